@@ -4,8 +4,8 @@
  * @module
  */
 export { KernelGateway } from "./src/kernel/gateway.ts";
-export type { KernelGatewayOptions } from "./src/kernel/place.ts";
-export type { KernelDoorTarget } from "./src/kernel/launch.ts";
+export type { KernelGatewayOptions } from "./src/place/place.ts";
+export type { KernelDoorTarget } from "./src/place/launch.ts";
 export { KernelClient } from "./src/kernel/client.ts";
 export type { KernelClientOptions } from "./src/kernel/host.ts";
 export type { Execution } from "./src/kernel/execution.ts";
@@ -20,7 +20,7 @@ export type {
   KubernetesPlacement,
   Placement,
   SshPlacement,
-} from "./src/placement/placement.ts";
+} from "./src/place/placement.ts";
 export type { EffectiveLimits } from "./src/sandbox/limits.ts";
 export { buildPythonEnvironment, findPython } from "./src/python/environment.ts";
 export type {

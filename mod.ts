@@ -140,7 +140,7 @@ export type {
   KubernetesPlacement,
   Placement,
   SshPlacement,
-} from "./src/placement/placement.ts";
+} from "./src/place/placement.ts";
 export type { ResourceLimits } from "./src/sandbox/limits.ts";
 export type { SandboxOptions } from "./src/sandbox/sandbox.ts";
 export type { ExactJson, ExactObject, JsonObject, JsonValue, RawNumber } from "./src/json/exact.ts";

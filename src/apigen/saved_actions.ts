@@ -8,9 +8,8 @@
 import { join } from "node:path";
 import { asset, type AssetPath } from "../assets/mod.ts";
 import { ConfigError } from "../base/errors.ts";
-import { readInside } from "../files/inside_folder.ts";
 import { PinnedFolder } from "../files/pinned_folder.ts";
-import { isPlainFolder } from "../files/safe.ts";
+import { isPlainFolder, readInside } from "../files/safe.ts";
 import { KEYWORDS } from "./names.ts";
 import type { IndexedTool } from "./search.ts";
 
@@ -114,8 +113,8 @@ export async function createAction(workspace: string, name: string): Promise<str
         "each of letters, digits and underscores and no keyword of Python, such as sales.by_region",
     );
   }
-  await using root = await PinnedFolder.open(join(workspace, ACTIONS), { mode: 0o755 });
-  await using group = await root.child(category, { mode: 0o755 });
+  using root = PinnedFolder.open(join(workspace, ACTIONS), { mode: 0o755 });
+  using group = root.child(category, { mode: 0o755 });
   for (const folder of [root, group]) await writeNew(`${folder.path}/__init__.py`, "");
   const path = `${ACTIONS}/${category}/${action}`;
   try {
@@ -124,7 +123,7 @@ export async function createAction(workspace: string, name: string): Promise<str
     if (!(error instanceof Deno.errors.AlreadyExists)) throw group.named(error);
     throw new ConfigError(`Cannot make the saved action "${name}": ${path} exists already`);
   }
-  await using folder = await group.child(action, { create: false });
+  using folder = group.child(action, { create: false });
   for (const [file, from] of Object.entries(SKELETON)) {
     await writeNew(`${folder.path}/${file}`, asset(from));
   }

@@ -64,7 +64,6 @@ export class SocketStream implements ByteStream {
   readonly #connection: Deno.TcpConn | Deno.UnixConn;
   readonly #gone = Promise.withResolvers<void>();
   #buffer: Uint8Array<ArrayBuffer> | undefined;
-  #unread: Uint8Array | undefined;
 
   constructor(connection: Deno.TcpConn | Deno.UnixConn) {
     this.#connection = connection;
@@ -73,11 +72,6 @@ export class SocketStream implements ByteStream {
   }
 
   async read(): Promise<Uint8Array | null> {
-    const unread = this.#unread;
-    if (unread !== undefined) {
-      this.#unread = undefined;
-      return unread;
-    }
     const buffer = this.#buffer ?? new Uint8Array(SMALL);
     this.#buffer = buffer;
     const length = await this.#connection.read(buffer);
@@ -88,11 +82,6 @@ export class SocketStream implements ByteStream {
     }
     this.#buffer = new Uint8Array(CHUNK); // the reader owns the other now
     return buffer.subarray(0, length);
-  }
-
-  /** Gives back the last bytes: the next read returns them. */
-  unread(bytes: Uint8Array): void {
-    this.#unread = bytes;
   }
 
   async write(bytes: Uint8Array): Promise<void> {

@@ -4,7 +4,7 @@ import { forEachOldSession, KEPT_DAYS, removeSession } from "../mcp_server/http/
 import { forEachAbandoned, ownRunFolders, removeHeld } from "../files/private_folder.ts";
 import { isPlainFolder } from "../files/safe.ts";
 import { PackageFolder } from "../python/packages.ts";
-import { abandonedCaches, discardCache } from "../kernel/workspace_cache.ts";
+import { abandonedCaches, discardCache } from "../place/workspace_cache.ts";
 import { formatBytes } from "../kernel/text.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs, table } from "./command.ts";
 import { printable } from "./terminal/columns.ts";

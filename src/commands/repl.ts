@@ -132,7 +132,7 @@ async function notebookAt(path: string | undefined) {
   if (folder === undefined) {
     throw new UsageError(`Cannot save "${path}": there is no folder "${dirname(file)}"`);
   }
-  return { path: file, name: basename(file), folder: await PinnedFolder.open(folder) };
+  return { path: file, name: basename(file), folder: PinnedFolder.open(folder) };
 }
 
 /** The history of earlier sessions, or only of this one if it cannot be saved. */

@@ -1,7 +1,7 @@
 import { dirname } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { BearerTokens, type HttpToken } from "../mcp_server/http/bearer_tokens.ts";
-import type { Placement } from "../placement/placement.ts";
+import type { Placement } from "../place/placement.ts";
 import { UsageError } from "./command.ts";
 import { readUserFile } from "./shared.ts";
 

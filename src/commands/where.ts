@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { adoptState, statePath } from "../files/workspace_state.ts";
 import { ifPresent } from "../files/safe.ts";
-import { cachePath } from "../kernel/workspace_cache.ts";
+import { cachePath } from "../place/workspace_cache.ts";
 import { PackageFolder } from "../python/packages.ts";
 import {
   type Command,

@@ -28,7 +28,7 @@ import {
   SessionGoneError,
   type SessionStatus,
   statusOf,
-} from "../kernel/supervisor.ts";
+} from "../place/supervisor.ts";
 import { realWorkspace } from "../sandbox/workspace.ts";
 import type { DurableOptions } from "./options.ts";
 

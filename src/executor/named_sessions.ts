@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import { ConfigError } from "../base/errors.ts";
-import { SessionGoneError, statusOf } from "../kernel/supervisor.ts";
+import { SessionGoneError, statusOf } from "../place/supervisor.ts";
 import { attachOwn, type CodeExecutor, startOwn } from "./code_executor.ts";
 import { endDurable, findSession, keptState, NameTakenError, refuseOfClient } from "./durable.ts";
 import type { NotedOptions } from "./durable.ts";

@@ -12,7 +12,7 @@ import type { ExecutionResult } from "../kernel/outputs.ts";
 import type { Root, SamplingHandler } from "../mcp/hooks.ts";
 import type { LoginOptions } from "../mcp/oauth/login.ts";
 import type { VariableLookup } from "../mcp/params.ts";
-import type { Placement } from "../placement/placement.ts";
+import type { Placement } from "../place/placement.ts";
 import type { ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import type { CallEvent, ServerEvent } from "../servers/events.ts";

@@ -1,6 +1,6 @@
 import { basename, dirname, join, resolve } from "node:path";
 import { mayRead } from "../base/permission.ts";
-import { isSettled, pinRealPath } from "./pinned_folder.ts";
+import { isSettled, PinnedFolder } from "./pinned_folder.ts";
 
 /**
  * A folder that the host writes an execution's files to, created with the first file.
@@ -71,19 +71,18 @@ export class ArtifactFolder {
   }
 
   /** Creates the folder if it is missing, and opens it if no link redirects it. */
-  #open(): OpenFolder {
+  #open(): PinnedFolder {
     const real = this.#expected ??= expectedRealPath(this.#path);
     this.#requireNoLink(real);
     Deno.mkdirSync(real, { recursive: true });
-    const pinned = pinRealPath(real);
-    if (pinned !== undefined) return pinned;
-    this.#requireNoLink(real);
-    return { path: real, unpinned: true, [Symbol.dispose]: () => {} };
+    const folder = PinnedFolder.at(real);
+    if (!folder.isHeld) this.#requireNoLink(real);
+    return folder;
   }
 
   /** Checks that a new file is in a folder that is not held open: code may have put a link in its place. */
-  #requireIn({ path, unpinned = false }: OpenFolder, name: string, file: Deno.FsFile): void {
-    if (!unpinned) return;
+  #requireIn({ path, isHeld }: PinnedFolder, name: string, file: Deno.FsFile): void {
+    if (isHeld) return;
     try {
       this.#requireNoLink(path);
       const [opened, there] = [file.statSync(), Deno.lstatSync(join(path, name))];
@@ -106,12 +105,6 @@ export class ArtifactFolder {
       `Cannot write to ${this.#path}: ${link} is a symbolic link; remove it or choose another folder`,
     );
   }
-}
-
-/** A folder that is held open, or else its path. */
-interface OpenFolder extends Disposable {
-  readonly path: string;
-  readonly unpinned?: boolean;
 }
 
 /** Writes all bytes, in several writes if necessary. */

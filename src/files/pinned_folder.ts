@@ -1,12 +1,10 @@
 /**
- * Holds a workspace's folder open during a write, so that the write cannot land elsewhere: another
- * user who owns the workspace, or code of a workspace around it, could replace the folder by a link
- * at any time.
+ * Holds folders of a workspace open, so that nothing is read or written elsewhere: its code, or that of a
+ * workspace around it, can put a link in a folder's place at any time. No place runs to ask instead.
  *
  * @module
  */
-import { closeSync, constants, openSync, readlinkSync } from "node:fs";
-import { type FileHandle, mkdir, open, readlink } from "node:fs/promises";
+import { closeSync, constants, mkdirSync, openSync, readlinkSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { codeOf } from "../base/message_of.ts";
@@ -39,43 +37,65 @@ export function isSettled(path: string): boolean {
   return above !== path && isSettled(above);
 }
 
-/** A folder that stays the same even if its path is replaced. */
-export class PinnedFolder implements AsyncDisposable {
+/**
+ * A folder that stays the same even if its path is replaced.
+ *
+ * Only on Linux, and with all of Deno's permissions, which `/proc/self/fd` needs, is it held open. Otherwise,
+ * folders are checked one after the other, and code may be quick enough to replace one.
+ */
+export class PinnedFolder implements Disposable {
   /** A path that leads to the folder until this is disposed of. */
   readonly path: string;
   readonly #shown: string;
-  readonly #handle: FileHandle | undefined;
+  readonly #fd: number | undefined;
 
-  private constructor(shown: string, handle?: FileHandle) {
+  private constructor(shown: string, fd?: number) {
     this.#shown = shown;
-    this.#handle = handle;
+    this.#fd = fd;
     // The dot ensures that the path itself is not a link.
-    this.path = handle === undefined ? shown : `/proc/self/fd/${handle.fd}/.`;
+    this.path = fd === undefined ? shown : `/proc/self/fd/${fd}/.`;
   }
 
-  /** Opens a folder, which must not be a link; only on Linux and with all permissions it is held open. */
-  static async open(folder: string, options: PinOptions = {}): Promise<PinnedFolder> {
+  /** Opens a folder, which must not be a link. */
+  static open(folder: string, options: PinOptions = {}): PinnedFolder {
     const path = resolve(folder);
-    if (!canPin()) {
-      return await new PinnedFolder(dirname(path)).child(basename(path), options);
-    }
-    const above = isSettled(path) ? dirname(path) : await Deno.realPath(dirname(path));
-    await using parent = new PinnedFolder(above, await openPlain(above, above));
-    if (await readlink(parent.path.slice(0, -2)) !== above) throw notPlain(above);
-    return await parent.child(basename(path), options);
+    const above = dirname(path);
+    const isReal = !canPin() || isSettled(path);
+    using parent = PinnedFolder.at(isReal ? above : Deno.realPathSync(above));
+    return parent.child(basename(path), options);
+  }
+
+  /**
+   * Opens an existing folder by its real path. Follows none of the links that code may have put in its place:
+   * they can lead through thousands of folders.
+   */
+  static at(path: string): PinnedFolder {
+    if (!canPin()) return new PinnedFolder(path);
+    using opened = new DisposableStack();
+    const folder = opened.use(new PinnedFolder(path, openPlain(path, path)));
+    if (readlinkSync(folder.path.slice(0, -2)) !== path) throw notPlain(path);
+    opened.move();
+    return folder;
+  }
+
+  /** Whether it is held open. */
+  get isHeld(): boolean {
+    return this.#fd !== undefined;
   }
 
   /** Opens a subfolder. */
-  async child(name: string, { mode = 0o700, create = true }: PinOptions = {}) {
+  child(name: string, { mode = 0o700, create = true }: PinOptions = {}): PinnedFolder {
     const path = `${this.path}/${name}`;
     const shown = join(this.#shown, name);
     if (create) {
-      await makeFolder(path, mode).catch((error: unknown) => {
-        throw this.named(error);
-      });
+      try {
+        mkdirSync(path, { mode });
+      } catch (error) {
+        if (codeOf(error) !== "EEXIST") throw this.named(error);
+      }
     }
-    if (this.#handle !== undefined) return new PinnedFolder(shown, await openPlain(path, shown));
-    if (!(await Deno.lstat(path)).isDirectory) throw notPlain(shown);
+    if (this.#fd !== undefined) return new PinnedFolder(shown, openPlain(path, shown));
+    if (!Deno.lstatSync(path).isDirectory) throw notPlain(shown);
     return new PinnedFolder(shown);
   }
 
@@ -88,8 +108,8 @@ export class PinnedFolder implements AsyncDisposable {
   }
 
   /** Closes the folder. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#handle?.close();
+  [Symbol.dispose](): void {
+    if (this.#fd !== undefined) closeSync(this.#fd);
   }
 }
 
@@ -97,49 +117,13 @@ function canPin(): boolean {
   return Deno.build.os === "linux" && isAllGranted();
 }
 
-/**
- * Pins an existing folder whose real path is known, for synchronous writes; `undefined` where that is
- * not possible. Follows none of the links that code may have put in its place: they can lead through
- * thousands of folders.
- *
- * @throws {ConfigError} Something else is at the path.
- */
-export function pinRealPath(path: string): Disposable & { readonly path: string } | undefined {
-  if (!canPin()) return undefined;
-  const fd = openPlainSync(path);
-  using opened = new DisposableStack();
-  opened.defer(() => closeSync(fd));
-  if (readlinkSync(`/proc/self/fd/${fd}`) !== path) throw notPlain(path);
-  const parts = opened.move();
-  return { path: `/proc/self/fd/${fd}/.`, [Symbol.dispose]: () => parts.dispose() };
-}
-
-function openPlainSync(path: string): number {
+function openPlain(path: string, shown: string): number {
   try {
     return openSync(path, FLAGS);
   } catch (error) {
-    throw openingError(error, path);
+    const isLink = codeOf(error) === "ELOOP" || codeOf(error) === "ENOTDIR";
+    throw isLink ? notPlain(shown, error) : error;
   }
-}
-
-/** Creates a folder, unless something exists at the path, which need not be a folder. */
-export async function makeFolder(path: string, mode: number): Promise<void> {
-  await mkdir(path, { mode }).catch((error: unknown) => {
-    if (codeOf(error) !== "EEXIST") throw error;
-  });
-}
-
-async function openPlain(path: string, shown: string): Promise<FileHandle> {
-  try {
-    return await open(path, FLAGS);
-  } catch (error) {
-    throw openingError(error, shown);
-  }
-}
-
-function openingError(error: unknown, shown: string): unknown {
-  const isLink = codeOf(error) === "ELOOP" || codeOf(error) === "ENOTDIR";
-  return isLink ? notPlain(shown, error) : error;
 }
 
 function notPlain(path: string, cause?: unknown): ConfigError {

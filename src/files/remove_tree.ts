@@ -1,19 +1,18 @@
 /**
  * Removes files that hostile code created and may still be changing. No link is followed, and
- * neither the stack nor paths nor descriptors grow with the depth of folders.
+ * neither the stack nor paths nor descriptors grow with the depth of folders: Deno's own removal
+ * of a folder aborts this process where code has nested some thousands of them.
  *
  * All work happens in one folder that the code cannot write to, so its direct entries cannot be
- * replaced. From each subfolder, files are removed and folders are moved up beside it, until
+ * replaced. From each of them, files are removed and folders are moved up beside it, until
  * nothing is left. An interrupted removal can be continued by the next one.
  *
  * @module
  */
 import { constants } from "node:fs";
-import * as node from "node:fs/promises";
-import { basename, dirname } from "node:path";
+import { open } from "node:fs/promises";
 import { codeOf } from "../base/message_of.ts";
 import { isGranted } from "../base/permission.ts";
-import { PinnedFolder } from "./pinned_folder.ts";
 import { findProgram } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
 
@@ -33,11 +32,8 @@ interface RemoveTreeOptions {
   readonly signal?: AbortSignal;
 }
 
-/** How many entries of a folder are removed concurrently, and from how many folders. */
+/** How many entries of a folder are removed concurrently. */
 const BATCH = 64;
-const FOLDERS = 8;
-/** The most folders to remember; more are found again later. */
-const MAX_FOUND = 10_000;
 
 /** Removes everything in a folder. */
 export async function emptyFolder(folder: string, options: EmptyOptions = {}): Promise<void> {
@@ -46,8 +42,15 @@ export async function emptyFolder(folder: string, options: EmptyOptions = {}): P
   const others = ["-mindepth", "1", ...(keep === undefined ? [] : ["!", "-path", `./${keep}`])];
   const remedies = [["chmod", "-R", "u+rwX", "--", "."], ["find", ".", ...others, "-delete"]];
   for (;;) {
-    const pass = new Pass(folder, options);
-    if (await pass.run() === 0) return;
+    const pass = new Pass(folder, signal);
+    let count = 0;
+    for await (const { name } of Deno.readDir(folder)) {
+      signal?.throwIfAborted();
+      if (name === keep) continue;
+      count++;
+      await pass.try(`${folder}/${name}`, (path) => pass.remove(path));
+    }
+    if (count === 0) return;
     if (pass.changed) continue;
     const remedy = remedies.shift();
     if (remedy === undefined || !await runIn(folder, remedy, signal)) throw pass.failure;
@@ -57,37 +60,13 @@ export async function emptyFolder(folder: string, options: EmptyOptions = {}): P
 /** Removes a file, or a folder with its contents. */
 export async function removeTree(path: string, options: RemoveTreeOptions): Promise<void> {
   const { through, signal } = options;
-  await makeFolder(through);
-  const target = `${through}/${crypto.randomUUID()}`;
+  await Deno.mkdir(through, { recursive: true, mode: 0o700 });
   try {
-    await move(path, target);
+    await move(path, `${through}/${crypto.randomUUID()}`);
   } catch (error) {
     if (!isGone(error)) throw error;
   }
   await emptyFolder(through, { signal });
-}
-
-/** Removes something in a workspace, through its `.ipybox`, where code cannot write. */
-export async function removeFromWorkspace(path: string, workspace: string): Promise<void> {
-  await using folder = await PinnedFolder.open(dirname(path), { create: false });
-  const target = `${folder.path}/${basename(path)}`;
-  const name = `${workspace}/.ipybox`;
-  const isWorkspace = await Deno.lstat(name).then(({ isDirectory }) => isDirectory, () => false);
-  if (isWorkspace) {
-    await using state = await PinnedFolder.open(name, { create: false });
-    await using through = await state.child("removed");
-    return await removeTree(target, { through: through.path });
-  }
-  await Deno.remove(target, { recursive: true });
-}
-
-async function makeFolder(path: string): Promise<void> {
-  try {
-    await Deno.mkdir(path, { mode: 0o700 });
-  } catch (error) {
-    const isThere = error instanceof Deno.errors.AlreadyExists;
-    if (!isThere || !(await Deno.lstat(path)).isDirectory) throw error;
-  }
 }
 
 /** One pass over the contents of the folder. */
@@ -96,35 +75,16 @@ class Pass {
   changed = false;
   /** Why something could not be removed. */
   failure = new Error("Something is writing to it");
-  /** Folders that were moved up and come next. */
-  readonly #found: string[] = [];
   readonly #folder: string;
-  readonly #options: EmptyOptions;
+  readonly #signal: AbortSignal | undefined;
 
-  constructor(folder: string, options: EmptyOptions) {
+  constructor(folder: string, signal: AbortSignal | undefined) {
     this.#folder = folder;
-    this.#options = options;
-  }
-
-  /** Returns how many entries there were. */
-  async run(): Promise<number> {
-    let count = 0;
-    for await (const { name } of Deno.readDir(this.#folder)) {
-      this.#options.signal?.throwIfAborted();
-      if (name === this.#options.keep) continue;
-      count++;
-      this.#found.push(`${this.#folder}/${name}`);
-      while (this.#found.length > 0) {
-        this.#options.signal?.throwIfAborted();
-        const some = this.#found.splice(-FOLDERS);
-        await Promise.all(some.map((path) => this.#try(path, (path) => this.#remove(path))));
-      }
-    }
-    return count;
+    this.#signal = signal;
   }
 
   /** Removes a direct entry of the folder, which code cannot replace. */
-  async #remove(path: string): Promise<void> {
+  async remove(path: string): Promise<void> {
     const { isDirectory, mode } = await Deno.lstat(path);
     if (isDirectory) {
       if (((mode ?? 0o700) & 0o700) !== 0o700) await Deno.chmod(path, 0o700);
@@ -134,11 +94,22 @@ class Pass {
     this.changed = true;
   }
 
+  /** Catches errors, so that one undeletable entry does not keep others. Never rejects. */
+  async try(path: string, remove: (path: string) => Promise<void>): Promise<void> {
+    try {
+      await remove(path);
+    } catch (error) {
+      const hasName = !path.includes(LOST);
+      if (isGone(error) && hasName) this.changed = true; // another process removes the same entry
+      else if (error instanceof Error) this.failure = error;
+    }
+  }
+
   async #clear(path: string): Promise<void> {
     let batch: Promise<void>[] = [];
     for await (const { name } of Deno.readDir(path)) {
-      this.#options.signal?.throwIfAborted();
-      batch.push(this.#try(`${path}/${name}`, (path) => this.#takeOut(path)));
+      this.#signal?.throwIfAborted();
+      batch.push(this.try(`${path}/${name}`, (path) => this.#takeOut(path)));
       if (batch.length < BATCH) continue;
       await Promise.all(batch);
       batch = [];
@@ -152,22 +123,9 @@ class Pass {
       await Deno.remove(path); // a file, a link or an empty folder
     } catch (error) {
       if (isGone(error)) throw error;
-      const target = `${this.#folder}/${crypto.randomUUID()}`;
-      await move(path, target);
-      if (this.#found.length < MAX_FOUND) this.#found.push(target); // else the next pass finds it
+      await move(path, `${this.#folder}/${crypto.randomUUID()}`); // the next pass finds it
     }
     this.changed = true;
-  }
-
-  /** Catches errors, so that one undeletable entry does not keep others. Never rejects. */
-  async #try(path: string, remove: (path: string) => Promise<void>): Promise<void> {
-    try {
-      await remove(path);
-    } catch (error) {
-      const hasName = !path.includes(LOST);
-      if (isGone(error) && hasName) this.changed = true; // another process removes the same entry
-      else if (error instanceof Error) this.failure = error;
-    }
   }
 }
 
@@ -177,20 +135,10 @@ async function move(from: string, to: string): Promise<void> {
     await Deno.rename(from, to);
   } catch (error) {
     if (!(error instanceof Deno.errors.PermissionDenied)) throw error;
-    await openUp(from);
-    await Deno.rename(from, to);
-  }
-}
-
-/** Gives a folder's owner all permissions, without following a link that code puts in its place. */
-async function openUp(path: string): Promise<void> {
-  if (Deno.build.os === "darwin") return await node.lchmod(path, 0o700);
-  const { O_DIRECTORY, O_NOFOLLOW, O_RDONLY } = constants;
-  const folder = await node.open(path, O_RDONLY | O_NOFOLLOW | O_DIRECTORY);
-  try {
+    const { O_DIRECTORY, O_NOFOLLOW, O_RDONLY } = constants; // no link that code puts there is followed
+    await using folder = await open(from, O_RDONLY | O_NOFOLLOW | O_DIRECTORY);
     await folder.chmod(0o700);
-  } finally {
-    await folder.close();
+    await Deno.rename(from, to);
   }
 }
 

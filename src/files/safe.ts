@@ -43,6 +43,28 @@ export async function readHostileBytes(
   return typeof read === "string" ? undefined : read;
 }
 
+/** Reads a plain file; `undefined` if it cannot be reached, is too large or leads through a link. */
+export async function readInside(
+  root: string,
+  parts: readonly string[],
+  maxBytes: number,
+): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  using opened = new DisposableStack();
+  try {
+    let folder = opened.use(PinnedFolder.open(root, { create: false }));
+    for (const part of parts.slice(0, -1)) {
+      folder = opened.use(folder.child(part, { create: false }));
+    }
+    return await readHostileBytes(`${folder.path}/${parts.at(-1)}`, maxBytes);
+  } catch (error) {
+    const unreachable = ["ENOENT", "ENOTDIR", "EACCES", "EPERM"];
+    if (error instanceof ConfigError || unreachable.includes(String(codeOf(error)))) {
+      return undefined;
+    }
+    throw error;
+  }
+}
+
 async function readPlain(
   path: string,
   maxBytes: number,
@@ -105,7 +127,7 @@ export async function replaceHostileFile(
   text: string,
   options?: ReplaceOptions,
 ): Promise<void> {
-  await using folder = await PinnedFolder.open(dirname(path));
+  using folder = PinnedFolder.open(dirname(path));
   await replaceFile(join(folder.path, basename(path)), text, 0o600, options).catch(
     (error: unknown) => {
       throw folder.named(error);
@@ -182,7 +204,7 @@ export async function isStillAt(path: string, file: Deno.FsFile): Promise<boolea
 
 /** Keeps other processes out until the result is disposed of. */
 export async function lockPlainFolder(folder: string, name: string): Promise<Disposable> {
-  await using pinned = await PinnedFolder.open(folder);
+  using pinned = PinnedFolder.open(folder);
   const file = await openPlainFile(join(pinned.path, name));
   try {
     await file.lock(true);

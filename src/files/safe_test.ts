@@ -1,10 +1,13 @@
 import { assertEquals, assertRejects } from "@std/assert";
+import { attack } from "../../tests/support/attacker.ts";
+import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { ConfigError } from "../base/errors.ts";
 import {
   isPlainFolder,
   openIfPresent,
   readHostileBytes,
   readHostileFile,
+  readInside,
   replaceFile,
   replaceHostileFile,
 } from "./safe.ts";
@@ -127,3 +130,36 @@ Deno.test("replaceFile() leaves nothing where it fails", async () => {
     assertEquals(names, ["taken"]);
   });
 });
+
+Deno.test("readInside() reads nothing else where a folder and a link change places", {
+  ignore: Deno.build.os !== "linux",
+}, async () => {
+  await using outside = await TempFolder.create();
+  await Deno.writeTextFile(`${outside.path}/api.py`, "of another folder");
+  await using folder = await TempFolder.create();
+  await Deno.mkdir(`${folder.path}/real`);
+  await Deno.writeTextFile(`${folder.path}/real/api.py`, "own");
+  await Deno.symlink(outside.path, `${folder.path}/link`);
+  assertEquals(await readInside(folder.path, ["link", "api.py"], 100), undefined);
+  assertEquals(await readInside(folder.path, ["real", "api.py"], 2), undefined); // it is larger
+
+  const read = new Set<string>();
+  {
+    const places = [`${folder.path}/real`, `${folder.path}/link`];
+    await using _swapper = await attack(["-c", SWAP.join("\n"), ...places]);
+    for (let count = 0; count < 1000; count++) {
+      const bytes = await readInside(folder.path, ["real", "api.py"], 100);
+      read.add(new TextDecoder().decode(bytes));
+    }
+  }
+  assertEquals([...read].filter((text) => text !== "" && text !== "own"), []);
+});
+
+/** Has two paths change places, again and again. */
+const SWAP = [
+  "import ctypes, os, sys",
+  "libc = ctypes.CDLL(None)",
+  "one, other = map(os.fsencode, sys.argv[1:])",
+  "print('begun', flush=True)",
+  "while libc.renameat2(-100, one, -100, other, 2) == 0: pass",
+];

@@ -11,14 +11,21 @@ import { LinkPort } from "../link/link.ts";
 import { programsOf } from "../sandbox/installation.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { hasLandlock } from "../sandbox/selftest.ts";
-import { type CopiedFolders, RemoteFiles } from "./remote_files.ts";
+import { type CopiedFolders, RemoteFolders } from "../place/copied_folders.ts";
 import type { CheckerProcess } from "./gateway_connection.ts";
-import { type Launched, type LauncherProcess, linkTo, untilReady, untilUp } from "./launch.ts";
-import type { KernelGatewayOptions, LastingSession, Place } from "./place.ts";
-import { explainRemote, remotePlace } from "./remote_place.ts";
-import { explainLocal, localPlace } from "./local_place.ts";
-import { KERNEL_FOLDERS } from "./session_folder.ts";
-import type { SupervisedLauncher } from "./supervisor.ts";
+import {
+  type Launched,
+  type LauncherProcess,
+  linkTo,
+  untilReady,
+  untilUp,
+} from "../place/launch.ts";
+import type { KernelGatewayOptions, LastingSession, Place } from "../place/place.ts";
+import { explainRemote, remotePlace } from "../place/remote_place.ts";
+import { explainLocal, localPlace } from "../place/local_place.ts";
+import { KERNEL_FOLDERS } from "../place/session_folder.ts";
+import { WorkspaceFiles } from "../place/workspace_files.ts";
+import type { SupervisedLauncher } from "../place/supervisor.ts";
 
 /**
  * A running Jupyter Kernel Gateway, by default in the sandbox. Disposing it ends it with
@@ -150,9 +157,9 @@ export class KernelGateway implements AsyncDisposable {
     await this.#running.sync?.(isChanged);
   }
 
-  /** @internal Starts a program that reads or writes a file of a workspace on another machine. */
+  /** @internal Starts a program that reads or writes a file of the workspace, beside the kernels. */
   openFile(): ByteStream | undefined {
-    return this.#running.file?.();
+    return this.#running.file();
   }
 
   /** @internal Keeps facts that the next host needs; only a durable gateway can. */
@@ -206,7 +213,7 @@ interface Running {
   readonly exited: Promise<ProcessEvidence>;
   readonly checker: () => CheckerProcess | undefined;
   readonly sync?: ((isChanged?: boolean) => Promise<void>) | undefined;
-  readonly file?: (() => ByteStream | undefined) | undefined;
+  readonly file: () => ByteStream | undefined;
   /** The supervisor of a launcher that outlives this process. */
   readonly launcher?: SupervisedLauncher | undefined;
 }
@@ -228,7 +235,7 @@ async function attachIn(
       ? explainLocal(last, { sandboxed, cause })
       : explainRemote(last, { where, cause });
   await untilReady(launched, explain, deadline);
-  const port = parts.use(LinkPort.open(launched.link, facts.token));
+  const port = parts.use(LinkPort.open(launched.link));
   const { exited } = launched;
   return { facts, ...copying(launched, facts), port, process: launcher, exited, launcher };
 }
@@ -236,12 +243,13 @@ async function attachIn(
 /** The folders that the host copies to the kernels and to the checker, which reads the copies. */
 function copying(launched: Launched, facts: LastingFacts) {
   const { copied } = facts;
-  const files = copied && new RemoteFiles(launched.link);
+  const file = () => launched.link.startProgram("file");
+  const folders = copied && new RemoteFolders(new WorkspaceFiles(file));
   const modules = copied?.modules;
   return {
-    sync: files && modules && ((isChanged?: boolean) => files.copy(modules, isChanged)),
-    file: modules && (() => launched.link.startProgram("file")),
-    checker: () => openChecker(launched, facts, files && { files, folder: copied.stubs }),
+    sync: folders && modules && ((isChanged?: boolean) => folders.copy(modules, isChanged)),
+    file,
+    checker: () => openChecker(launched, facts, folders && { folders, stubs: copied.stubs }),
   };
 }
 
@@ -268,7 +276,7 @@ async function startIn(
   place.judge(report);
 
   const token = randomToken();
-  const port = parts.use(LinkPort.open(launched.link, token));
+  const port = parts.use(LinkPort.open(launched.link));
   launched.link.start(
     gatewaySpec({
       ...{ options, place, token },
@@ -305,15 +313,15 @@ async function startIn(
 function openChecker(
   { link }: Launched,
   { stubs, hasChecker }: LastingFacts,
-  copied?: { readonly files: RemoteFiles; readonly folder: string },
+  copied?: { readonly folders: RemoteFolders; readonly stubs: string },
 ): CheckerProcess | undefined {
   if (!hasChecker) return undefined;
   const stream = link.startProgram("checker");
   if (stream === undefined) return undefined;
-  const here = Deno.makeTempDirSync({ dir: copied?.folder ?? stubs });
+  const here = Deno.makeTempDirSync({ dir: copied?.stubs ?? stubs });
   if (copied === undefined) return { stream, stubs: here };
   const there = `${stubs}/${basename(here)}`;
-  const publish = () => copied.files.copy({ here, there });
+  const publish = () => copied.folders.copy({ here, there });
   return { stream, stubs: here, elsewhere: { folder: there, publish } };
 }
 
@@ -381,8 +389,7 @@ function gatewaySpec({ options, place, token, kernelsApart, durable }: GatewayPa
       ...(python.checker === undefined
         ? {}
         : { checker: program("checker", python.checker, "server") }),
-      ...(copied === undefined ? {} : { files: program("files") }),
-      ...(copied?.modules === undefined ? {} : { file: program("file", workspace) }),
+      file: program("file", workspace),
     },
     inherit: place.inherit,
     limits: rlimits.all,

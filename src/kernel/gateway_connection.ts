@@ -45,7 +45,7 @@ interface Gateway extends GatewayAddress {
   openChecker?(): CheckerProcess | undefined;
   /** Copies generated modules to its kernels, if they do not see the host's. */
   sync?(isChanged: boolean): Promise<void>;
-  /** Starts a program that reads or writes a file of the workspace, if that is not on this machine. */
+  /** Starts a program that reads or writes a file of the workspace, beside its kernels. */
   openFile?(): ByteStream | undefined;
 }
 

@@ -20,7 +20,7 @@ import {
 import { silentLogger } from "../base/log.ts";
 import type { Logger } from "../base/log.ts";
 import { KernelGateway } from "./gateway.ts";
-import type { KernelGatewayOptions } from "./place.ts";
+import type { KernelGatewayOptions } from "../place/place.ts";
 
 /** A log that can be asked what was said. */
 class Recorder implements Logger {
@@ -209,7 +209,10 @@ Deno.test("KernelGateway.start() names what is no Python, and packages that are 
 /** A Python that answers the first question truly and then does something else. */
 async function pretender(folder: TempFolder, script: string): Promise<string> {
   const path = `${folder.path}/pretender`;
-  const answer = JSON.stringify({ links: [path], prefixes: ["/usr"], missing: [] });
+  const answer = JSON.stringify({
+    ...{ python: path, checker: null, missing: [] },
+    ...{ variables: {}, readable: ["/usr"] },
+  });
   const text = `#!/bin/sh\nif [ "$3" = -c ]; then echo '${answer}'; exit; fi\n${script}\n`;
   await Deno.writeTextFile(path, text, { mode: 0o755 });
   return path;

@@ -9,7 +9,7 @@ import { ArtifactFolder } from "../files/artifact_folder.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
 import type { Installer, ShellGuard } from "./bootstrap.ts";
 import { type ExecuteOptions, type Outcome, Run } from "./execution.ts";
-import { RemoteWorkspace } from "./remote_workspace.ts";
+import { WorkspaceFiles } from "../place/workspace_files.ts";
 import { KernelGateway } from "./gateway.ts";
 import {
   type CheckerProcess,
@@ -18,7 +18,7 @@ import {
 } from "./gateway_connection.ts";
 import type { JsonObject, KernelRequest, RequestContent } from "./jupyter.ts";
 import { Kernel, type KernelReference } from "./kernel.ts";
-import type { KernelGatewayOptions } from "./place.ts";
+import type { KernelGatewayOptions } from "../place/place.ts";
 import {
   type CodeCompletions,
   codeCompletions,
@@ -289,9 +289,9 @@ export class KernelHost implements AsyncDisposable {
     return this.#gateway?.address.openChecker?.();
   }
 
-  /** The files of the workspace, where that is not on this machine. */
-  get remoteWorkspace(): RemoteWorkspace {
-    return new RemoteWorkspace(() => this.#gateway?.openFile());
+  /** The files of the workspace, as code sees them. */
+  get workspaceFiles(): WorkspaceFiles {
+    return new WorkspaceFiles(() => this.#gateway?.openFile());
   }
 
   /** Brings generated modules to the kernel, where it does not see them. */

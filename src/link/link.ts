@@ -314,33 +314,25 @@ function parseExit(payload: Uint8Array): ExitStatus {
   return { exitCode: exit.data.code, signal: exit.data.signal };
 }
 
-/** How many connections may be open that have not shown the token. */
-const MAX_STRANGERS = 128;
-
 /**
- * A loopback port of the host whose connections go through a link. Disposing it closes the port.
- *
- * All users of the machine can connect to it. Those who do not know the token can take no more than a part
- * of the link's streams, and none before they send something: the latest of them close the earliest.
+ * A loopback port of the host whose connections go through a link. Disposing it closes the port; open
+ * connections stay.
  */
 export class LinkPort implements AsyncDisposable {
-  readonly #link: Link;
-  readonly #token: string;
   readonly #listener: Deno.TcpListener;
   readonly #accepting: Promise<void>;
-  /** The connections that have not shown the token, the earliest first, and the pending read of each. */
-  readonly #strangers = new Map<SocketStream, Promise<void>>();
 
-  private constructor(link: Link, token: string) {
-    this.#link = link;
-    this.#token = token;
+  private constructor(link: Link) {
     this.#listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-    this.#accepting = acceptAll(this.#listener, (connection) => this.#accept(connection));
+    this.#accepting = acceptAll(
+      this.#listener,
+      (connection) => link.connect(new SocketStream(connection)),
+    );
   }
 
-  /** Listens on a free port of 127.0.0.1. A connection must begin with the token. */
-  static open(link: Link, token: string): LinkPort {
-    return new LinkPort(link, token);
+  /** Listens on a free port of 127.0.0.1. */
+  static open(link: Link): LinkPort {
+    return new LinkPort(link);
   }
 
   /** The port's number. */
@@ -348,7 +340,6 @@ export class LinkPort implements AsyncDisposable {
     return this.#listener.addr.port;
   }
 
-  /** Closes the port, and the connections of strangers. Other connections stay. */
   async [Symbol.asyncDispose](): Promise<void> {
     try {
       this.#listener.close();
@@ -356,29 +347,5 @@ export class LinkPort implements AsyncDisposable {
       // It has already failed and closed.
     }
     await this.#accepting;
-    const strangers = [...this.#strangers];
-    for (const [tcp] of strangers) tcp.close();
-    await Promise.all(strangers.map(([, greeted]) => greeted));
-  }
-
-  #accept(connection: Deno.TcpConn): void {
-    const tcp = new SocketStream(connection);
-    tcp.closed.then(() => this.#strangers.delete(tcp));
-    this.#strangers.set(tcp, this.#greet(tcp));
-    const [earliest] = this.#strangers.keys();
-    if (this.#strangers.size > MAX_STRANGERS) earliest?.close();
-  }
-
-  /** Forwards a connection once it has sent something. */
-  async #greet(tcp: SocketStream): Promise<void> {
-    try {
-      const first = await tcp.read();
-      if (first === null) return tcp.close();
-      if (new TextDecoder().decode(first).includes(this.#token)) this.#strangers.delete(tcp);
-      tcp.unread(first);
-      this.#link.connect(tcp);
-    } catch {
-      tcp.close(); // it is gone
-    }
   }
 }

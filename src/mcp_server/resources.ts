@@ -1,6 +1,6 @@
 /** The resources that a client can read: generated APIs, and files that cells produced. */
 import { basename, join } from "node:path";
-import { readInside } from "../files/inside_folder.ts";
+import { readInside } from "../files/safe.ts";
 import type { Artifact, ArtifactKind } from "./images.ts";
 import {
   type ListResourcesResult,

@@ -17,8 +17,8 @@ import type {
   OwnOptions,
 } from "../executor/options.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
-import type { RemoteWorkspace } from "../kernel/remote_workspace.ts";
-import { bindsWorkspace } from "../placement/carrier.ts";
+import type { WorkspaceFiles } from "../place/workspace_files.ts";
+import { bindsWorkspace } from "../place/placement.ts";
 import type { PythonEnvironment } from "../python/environment.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { ElicitationRounds } from "./approvals.ts";
@@ -359,12 +359,16 @@ export class Session implements AsyncDisposable {
     }
   }
 
-  /** The workspace's files, if they are not on this machine. */
-  async remoteWorkspace(): Promise<RemoteWorkspace | undefined> {
+  /** Whether code sees this machine's workspace. */
+  get showsWorkspace(): boolean {
     const { placement } = this.#options;
-    if (placement === undefined || bindsWorkspace(placement)) return undefined;
-    const { remoteWorkspaceOf } = await import("../executor/code_executor.ts");
-    return remoteWorkspaceOf((await this.parts).executor);
+    return placement === undefined || bindsWorkspace(placement);
+  }
+
+  /** The workspace's files, as code sees them. */
+  async workspaceFiles(): Promise<WorkspaceFiles> {
+    const { workspaceFilesOf } = await import("../executor/code_executor.ts");
+    return workspaceFilesOf((await this.parts).executor);
   }
 
   /** Calls back when servers were added or removed, until disposed. */

@@ -7,7 +7,7 @@ import { bytesOf } from "../base/streams.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { namedProgram, type ProgramPath } from "../process/program.ts";
 import type { SandboxConfig } from "./config.ts";
-import type { SrtCommand, SrtSettings } from "./srt.ts";
+import { SRT_LIBRARY, type SrtCommand, type SrtSettings } from "./srt.ts";
 
 /** The shell that starts the planned command. */
 const SHELL: ProgramPath = namedProgram("/bin/sh");
@@ -53,10 +53,10 @@ export class Planner implements AsyncDisposable {
 
   /** Starts a planner, unless the runtime itself has to start the command. */
   static async start(
-    { command, env, library, programs }: SrtCommand,
+    { command, env, programs }: SrtCommand,
     { config, hostPrivate, cwd, path }: PlannerOptions,
   ): Promise<Planner | undefined> {
-    if (Deno.build.os !== "linux" || library === undefined) return undefined;
+    if (Deno.build.os !== "linux") return undefined;
     if ((config.network?.allowedDomains ?? []).length > 0) return undefined;
     // Without one of these programs, the runtime starts nothing and reports it.
     if (programs.bwrapPath === undefined || programs.ripgrep === undefined) return undefined;
@@ -67,7 +67,7 @@ export class Planner implements AsyncDisposable {
     const flags = ["--quiet", "--no-config", "--cached-only", "-A"];
     const process = ManagedProcess.spawn({
       command,
-      args: ["run", ...flags, script, library],
+      args: ["run", ...flags, script, SRT_LIBRARY],
       cwd,
       env: { PATH: path, HOME: hostPrivate, TMPDIR: temporary, ...env },
       inputGraceMs: 0,

@@ -8,7 +8,6 @@ import { ifPresent } from "../files/safe.ts";
 import {
   denoProgram,
   findProgram,
-  findPrograms,
   type ProgramPath,
   type ProgramSearch,
 } from "../process/program.ts";
@@ -19,13 +18,11 @@ import { requireOwnDeno, requireOwnProgram } from "./workspace.ts";
 /** The sandbox runtime's name on npm. */
 export const SRT_PACKAGE = "@anthropic-ai/sandbox-runtime";
 
-/** The version that is run through Deno. It is updated only after the tests pass with a newer one. */
+/** The only version that is run. It is updated only after the tests pass with a newer one. */
 export const SRT_VERSION = "0.0.83";
 
-const SPECIFIER = `npm:${SRT_PACKAGE}@${SRT_VERSION}`;
-
-/** The oldest version accepted from the PATH: older ones let code out (see their changelog). */
-const OLDEST = [0, 0, 78] as const;
+/** The module to import as its library. */
+export const SRT_LIBRARY = `npm:${SRT_PACKAGE}@${SRT_VERSION}`;
 
 /** A path in `srt`'s settings. Plain text that looks like a pattern is one. */
 type SettingsPath = string | { readonly path: string; readonly literal: true };
@@ -54,7 +51,7 @@ export interface SrtSettings extends SrtPrograms {
   readonly seccomp?: { readonly applyPath: string };
 }
 
-/** How `srt` is started on this machine. */
+/** How `srt` is started on this machine, through Deno. */
 export interface SrtCommand {
   readonly command: ProgramPath;
   /** The arguments before those of `srt` itself. */
@@ -63,10 +60,6 @@ export interface SrtCommand {
   readonly env: Readonly<Record<string, string>>;
   /** The programs for its settings, so that it does not search for them itself. */
   readonly programs: SrtPrograms;
-  /** Its version. */
-  readonly version: string;
-  /** The module to import as its library, if it is the pinned version. */
-  readonly library?: string;
 }
 
 /** The part of its settings with the paths of its programs, without those that were not found. */
@@ -116,15 +109,9 @@ export function srtArguments(settings: string, command: readonly string[]): stri
   return ["--settings", settings, "--", ...command];
 }
 
-/**
- * Finds the sandbox runtime: `srt` on the PATH, or else the pinned package through Deno, which is
- * downloaded on first use.
- */
+/** Finds the sandbox runtime, which is downloaded on first use. */
 export async function findSrt(options: FindSrtOptions): Promise<SrtCommand> {
-  const [srt, programs] = await allDone([
-    onPath(options).then(async (found) => found ?? await throughDeno(options)),
-    srtPrograms(options),
-  ]);
+  const [srt, programs] = await allDone([throughDeno(options), srtPrograms(options)]);
   return { ...srt, programs };
 }
 
@@ -141,51 +128,9 @@ async function srtPrograms(search: ProgramSearch): Promise<SrtPrograms> {
   };
 }
 
-type SrtItself = Omit<SrtCommand, "programs">;
-
-async function onPath(options: FindSrtOptions): Promise<SrtItself | undefined> {
-  for await (const command of findPrograms("srt", options)) {
-    const found = await packageOf(command);
-    if (found === undefined) continue;
-    if (!isRecent(found.version)) {
-      options.log.warn(
-        `${command} is version ${found.version}, which is too old; ` +
-          `version ${SRT_VERSION} is run through Deno instead`,
-      );
-      continue;
-    }
-    return { command, args: [], env: {}, version: found.version };
-  }
-  return undefined;
-}
-
-const manifestSchema = z.object({ name: z.literal(SRT_PACKAGE), version: z.string() });
-
-/** The package that a command belongs to, if it is the sandbox runtime's. */
-async function packageOf(command: string): Promise<{ root: string; version: string } | undefined> {
-  try {
-    const root = (await Deno.realPath(command)).replace(/\/dist\/[^/]*$/, "");
-    const manifest = manifestSchema.safeParse(
-      JSON.parse(await Deno.readTextFile(`${root}/package.json`)),
-    );
-    return manifest.success ? { root, version: manifest.data.version } : undefined;
-  } catch {
-    return undefined; // missing, not readable with our permissions, or some other program
-  }
-}
-
-function isRecent(version: string): boolean {
-  const numbers = version.split(/[.-]/).map(Number);
-  for (const [i, oldest] of OLDEST.entries()) {
-    const number = numbers[i] ?? 0;
-    if (number !== oldest) return number > oldest;
-  }
-  return true;
-}
-
 const infoSchema = z.object({ denoDir: z.string(), npmCache: z.string() });
 
-async function throughDeno(options: FindSrtOptions): Promise<SrtItself> {
+async function throughDeno(options: FindSrtOptions): Promise<Omit<SrtCommand, "programs">> {
   const deno = await srtDeno(options);
   const usual = usualCache();
   const there = usual === undefined ? undefined : await findVendor(`${usual}/npm`);
@@ -195,10 +140,8 @@ async function throughDeno(options: FindSrtOptions): Promise<SrtItself> {
   await requireOut(deno, vendor ?? `${denoDir}/npm`);
   return {
     command: deno,
-    args: ["run", "--quiet", "--no-config", "--cached-only", "-A", SPECIFIER],
+    args: ["run", "--quiet", "--no-config", "--cached-only", "-A", SRT_LIBRARY],
     env: { DENO_DIR: denoDir, DENO_NO_UPDATE_CHECK: "1" },
-    version: SRT_VERSION,
-    library: SPECIFIER,
   };
 }
 
@@ -232,12 +175,12 @@ async function askedOrDownloaded(
   const info = infoSchema.parse(JSON.parse(await denoOutput(deno, ["info", "--json"], signal)));
   let vendor = await findVendor(info.npmCache);
   if (vendor === undefined && offline) {
-    throw new SandboxUnavailableError("srt is not in Deno's cache", `deno cache ${SPECIFIER}`);
+    throw new SandboxUnavailableError("srt is not in Deno's cache", `deno cache ${SRT_LIBRARY}`);
   }
   if (vendor === undefined) {
-    log.info(`Downloading the sandbox runtime (${SPECIFIER})`);
+    log.info(`Downloading the sandbox runtime (${SRT_LIBRARY})`);
     // The command's environment is the user's own: it knows their proxies and registries.
-    await denoOutput(deno, ["cache", "--no-config", SPECIFIER], signal);
+    await denoOutput(deno, ["cache", "--no-config", SRT_LIBRARY], signal);
     vendor = await findVendor(info.npmCache);
   }
   return { denoDir: info.denoDir, vendor };
@@ -250,8 +193,8 @@ async function srtDeno(search: ProgramSearch = {}): Promise<ProgramPath> {
   } catch (cause) {
     if (!(cause instanceof Deno.errors.NotFound)) throw cause;
     throw new SandboxUnavailableError(
-      `Cannot run the sandbox runtime srt, nor download it with Deno: ${cause.message}`,
-      `npm install -g ${SRT_PACKAGE}@${SRT_VERSION}`,
+      `Cannot run the sandbox runtime srt: ${cause.message}`,
+      "Install Deno (https://deno.com), which runs it",
       { cause },
     );
   }
@@ -276,7 +219,7 @@ async function denoOutput(
   if (end.success) return end.stdout;
   throw new SandboxUnavailableError(
     `Cannot download the sandbox runtime: \`deno ${args.join(" ")}\` failed: ${end.stderr.trim()}`,
-    `deno cache npm:${SRT_PACKAGE}@${SRT_VERSION}`,
+    `deno cache ${SRT_LIBRARY}`,
   );
 }
 
@@ -285,7 +228,7 @@ export async function checkSrt(): Promise<Prerequisite> {
   try {
     const srt = await findSrt({ log: silentLogger, offline: true });
     const version = await startedVersion(srt);
-    const detail = srt.args.length === 0 ? srt.command : "in Deno's cache";
+    const detail = "in Deno's cache";
     if (version !== undefined) return { name: "srt", state: "ok", version, detail, fix: null };
   } catch (error) {
     if (!(error instanceof EnvironmentNotReadyError)) throw error;
@@ -294,20 +237,20 @@ export async function checkSrt(): Promise<Prerequisite> {
   }
   // An interrupted download leaves the package without its dependencies.
   const detail = "srt is installed, but does not start";
-  return { name: "srt", state: "missing", version: null, detail, fix: `deno cache ${SPECIFIER}` };
+  return { name: "srt", state: "missing", version: null, detail, fix: `deno cache ${SRT_LIBRARY}` };
 }
 
 /** Downloads the pinned `srt` into Deno's cache. */
 export async function cacheSrt(signal?: AbortSignal): Promise<void> {
   const { success, stderr } = await runProgram(await srtDeno(), {
-    args: ["cache", "--no-config", SPECIFIER],
+    args: ["cache", "--no-config", SRT_LIBRARY],
     env: { NO_COLOR: "1" },
     signal,
   });
   if (success) return;
   const lines = stderr.split("\n").filter((line) => line.trim() !== "");
   throw new EnvironmentNotReadyError(
-    `Cannot download ${SPECIFIER}:${lines.slice(0, 8).map((line) => `\n  ${line}`).join("")}`,
+    `Cannot download ${SRT_LIBRARY}:${lines.slice(0, 8).map((line) => `\n  ${line}`).join("")}`,
     "Connect to the network, or to the npm registry in your .npmrc, and run: ipybox setup",
   );
 }

@@ -284,7 +284,7 @@ export function ownPart(workspace: string): string[] {
  * them first.
  */
 export async function makeOwnFolders(workspace: string): Promise<void> {
-  await using folder = await PinnedFolder.open(workspace, { create: false });
+  using folder = PinnedFolder.open(workspace, { create: false });
   const owner = await Deno.lstat(workspace);
   const isRootsOwn = isRoot() === true && owner.uid !== 0;
   for (const [name, mode] of [[STATE_FOLDER, 0o700], [GENERATED, 0o755]] as const) {

@@ -12,7 +12,6 @@ import compileall
 import ctypes
 import fcntl
 import hashlib
-import importlib.util
 import json
 import os
 import platform
@@ -121,8 +120,6 @@ def enter_environment():
 
 def look(wanted):
     """Describes this machine to the host."""
-    python = real_executable()
-    checker = os.path.join(os.path.dirname(python), "ty")
     try:
         with open(f"{IMAGE}/requirements.txt", "rb") as file:
             requirements = hashlib.sha256(file.read()).hexdigest()
@@ -133,11 +130,7 @@ def look(wanted):
         "system": sys.platform,
         "machine": platform.machine(),
         "version": list(sys.version_info[:2]),
-        "python": python,
-        "checker": checker if os.path.isfile(checker) else None,
-        "missing": [
-            name for module, name in NEEDED.items() if not importlib.util.find_spec(module)
-        ],
+        **python_facts(NEEDED),
         "requirements": requirements,
         "has": digest(tree(f"{IMAGE}/programs")) == wanted,
         "bwrap": shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin"),

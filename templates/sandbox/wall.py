@@ -4,7 +4,8 @@ It runs where the program will run, but outside of its sandbox: on this machine 
 decides on the network, and in a placement where that leads. Inside exists only what the order names.
 The check from inside, `check.py`, compares what it sees with what this saw.
 
-The host adds the call: of `enter()`, or of what follows in `boot.py`.
+The host adds the call: of `enter()`, or of what follows in `boot.py`. It also asks a Python of this machine
+for `python_facts()` and its `installation()`.
 """
 
 import json
@@ -80,6 +81,21 @@ def installation(executable, workspace):
         folder = os.path.realpath(os.path.dirname(target))
         executable = os.path.join(folder, os.path.basename(target))
     return found
+
+
+def python_facts(needed):
+    """What this Python is, and which of these packages, by their modules, it lacks."""
+    import importlib.util  # where a sandbox is made, nobody asks
+
+    python = real_executable()
+    checker = os.path.join(os.path.dirname(python), "ty")
+    return {
+        "python": python,
+        "checker": checker if os.path.isfile(checker) and not os.path.islink(checker) else None,
+        "missing": [
+            name for module, name in needed.items() if not importlib.util.find_spec(module)
+        ],
+    }
 
 
 def closed_to_others(folder):

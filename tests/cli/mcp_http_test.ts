@@ -174,10 +174,14 @@ Deno.test("Who has no token, another owner's handle, or is a web page gets nothi
 
 Deno.test("Texts of a session over HTTP name files by the paths that GET takes", async () => {
   await using workspace = await TempFolder.create();
+  await using outside = await TempFolder.create();
+  await Deno.writeTextFile(`${outside.path}/secret`, "of the host");
   await using server = await HttpMcp.start(["--workspace", workspace.path]);
   const { url, token } = server.address;
   await using host = await McpHost.join(server.address, { kind: "1.x" });
-  const code = `from IPython.display import HTML
+  const code = `import os
+os.symlink("${outside.path}", "out")
+from IPython.display import HTML
 display(HTML("<b>page</b>"))
 display({"image/svg+xml": "<svg/>"}, raw=True)`;
   const { text } = await host.call(CELL, { code });
@@ -192,6 +196,9 @@ display({"image/svg+xml": "<svg/>"}, raw=True)`;
       text,
     );
   }
+  const link = new URL(page.replace(/images.*/, "out/secret"), url);
+  const response = await fetch(link, { headers: { authorization: `Bearer ${token}` } });
+  assertEquals([response.status, (await response.text()).includes("of the host")], [404, false]);
 });
 
 Deno.test("What opens no session takes no room from those that do", async () => {
@@ -224,7 +231,7 @@ Deno.test("What opens no session takes no room from those that do", async () => 
   const put = await fetch(long, { method: "PUT", headers, body: "x" });
   assertEquals([put.status, (await put.json()).error.message.slice(-28)], [
     403,
-    " has a name that is too long",
+    " be used: File name too long",
   ]);
 });
 

@@ -22,7 +22,7 @@ import {
 } from "../../src/executor/durable.ts";
 import { settledWithin } from "../../src/base/signals.ts";
 import { parseExact, sealObject } from "../../src/json/exact.ts";
-import { SessionGoneError, statusOf } from "../../src/kernel/supervisor.ts";
+import { SessionGoneError, statusOf } from "../../src/place/supervisor.ts";
 import { ipybox } from "../support/cli.ts";
 import { CALLS, follow, PARALLEL, TestSession } from "../support/durable.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";

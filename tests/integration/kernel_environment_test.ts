@@ -1,6 +1,6 @@
 /** What kernels have of the user's environment, and what they leave to the next. */
 import { assertEquals, assertMatch } from "@std/assert";
-import { workspaceCache } from "../../src/kernel/workspace_cache.ts";
+import { workspaceCache } from "../../src/place/workspace_cache.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { variables } from "../support/variables.ts";

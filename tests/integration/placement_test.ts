@@ -9,7 +9,7 @@ import {
   SandboxUnavailableError,
 } from "../../src/base/errors.ts";
 import type { CodeExecutorOptions } from "../../src/executor/options.ts";
-import { parsePlacement } from "../../src/placement/placement.ts";
+import { parsePlacement } from "../../src/place/placement.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { useSession } from "../support/placed.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";

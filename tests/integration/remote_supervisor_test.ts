@@ -8,9 +8,9 @@ import {
   type SessionAddress,
   statusOf,
   SupervisedLauncher,
-} from "../../src/kernel/supervisor.ts";
+} from "../../src/place/supervisor.ts";
 import { encodeFrame, type Frame, FrameDecoder, FrameType } from "../../src/link/frame.ts";
-import { bootCommand } from "../../src/placement/boot.ts";
+import { bootCommand } from "../../src/place/boot.ts";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
 import { namedProgram } from "../../src/process/program.ts";
 import { exists } from "../support/files.ts";

@@ -20,7 +20,7 @@ import {
   startSupervisor,
   statusOf,
   SupervisedLauncher,
-} from "../../src/kernel/supervisor.ts";
+} from "../../src/place/supervisor.ts";
 import { encodeFrame, type Frame, FrameDecoder, FrameType } from "../../src/link/frame.ts";
 import { namedProgram } from "../../src/process/program.ts";
 import { exists } from "../support/files.ts";

@@ -3,7 +3,7 @@
  * project that is installed as editable, and that is often the workspace.
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { locatePython } from "../../src/kernel/python_files.ts";
+import { locatePython } from "../../src/place/python_files.ts";
 import { readIndexSettings } from "../../src/python/indexes.ts";
 import { inspectInterpreter } from "../../src/python/interpreter.ts";
 import { namedProgram } from "../../src/process/program.ts";

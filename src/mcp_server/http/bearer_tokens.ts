@@ -1,6 +1,6 @@
 import { sha256 } from "../../json/digest.ts";
 import { sameToken } from "../../base/tokens.ts";
-import { parsePlacement, type Placement } from "../../placement/placement.ts";
+import { parsePlacement, type Placement } from "../../place/placement.ts";
 
 /** A bearer token of an MCP server over HTTP, with settings. */
 export interface HttpToken {

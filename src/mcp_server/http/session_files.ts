@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { ConfigError, EnvironmentNotReadyError } from "../../base/errors.ts";
 import { Deadline } from "../../base/deadline.ts";
 import { abortable } from "../../base/signals.ts";
@@ -8,15 +9,13 @@ import {
   tooLarge,
   tooSlow,
 } from "../../calls/http_checks.ts";
+import { ifPresent } from "../../files/safe.ts";
 import {
   type Entry,
-  listInside,
-  openInside,
   PathError,
   pathParts,
-  writeInside,
-} from "../../files/inside_folder.ts";
-import type { RemoteWorkspace } from "../../kernel/remote_workspace.ts";
+  type WorkspaceFiles,
+} from "../../place/workspace_files.ts";
 import { untilSent } from "./answers.ts";
 import type { SessionPool } from "./sessions.ts";
 
@@ -44,71 +43,79 @@ export async function serveFiles(
     const isFolder = path === "" || path.endsWith("/");
     const parts = path === "" ? [] : pathParts(decoded(isFolder ? path.slice(0, -1) : path));
     if (parts[0] === OWN_STATE) throw new Refused(403, `Clients cannot access ${OWN_STATE}`);
-    const far = await pooled.session.remoteWorkspace();
+    const files = await pooled.session.workspaceFiles();
+    // Where code does not see this machine's workspace, ipybox alone writes to it, such as images.
+    const own = pooled.session.showsWorkspace ? undefined : pooled.folder;
     if (isFolder || request.method !== "PUT") {
       requireMethod(request, "GET");
       if (isFolder) {
-        const entries = await entriesOf(parts, { here: pooled.folder, far });
+        const entries = await entriesOf(parts, { files, own });
         return Response.json(entries, { headers: { "cache-control": "no-store" } });
       }
-      const bytes = await contentOf(parts, { here: pooled.folder, far });
+      const bytes = await contentOf(parts, { files, own });
       // Its length is not sent, because code may write to the file during the transfer.
       const response = new Response(bytes, { headers: DOWNLOAD });
       return untilSent(response, { use: uses.move() });
     }
     if (parts[0] === GENERATED) throw new Refused(403, `${GENERATED} is generated`);
-    const body = request.body ?? new Blob([]).stream();
-    const pieces = uploadedPieces(body);
-    if (far === undefined) await writeInside(pooled.folder, parts, pieces);
-    else await far.write(parts, pieces);
+    await files.write(parts, uploadedPieces(request.body ?? new Blob([]).stream()));
     return new Response(null, { status: 204 });
   } catch (error) {
     if (error instanceof ConfigError) throw new Refused(409, error.message);
     if (error instanceof EnvironmentNotReadyError) throw new Refused(503, error.message);
     if (!(error instanceof PathError)) throw error;
-    throw new Refused(error.reason === "missing" ? 404 : 403, error.message);
+    throw new Refused(STATUS[error.reason], error.message);
   }
 }
 
-/** The entries of a folder: those of the code's workspace, and those that ipybox has stored here. */
-async function entriesOf(parts: readonly string[], { here, far }: Places): Promise<Entry[]> {
-  const own = await unlessMissing(listInside(here, parts));
-  const there = await unlessMissing(far?.list(parts));
-  const found = there ?? own;
-  if (found === undefined) throw new PathError("missing", `${parts.join("/")} does not exist`);
-  const names = new Set(there?.map(({ name }) => name));
-  const others = there === undefined ? [] : own?.filter(({ name }) => !names.has(name)) ?? [];
-  const hidden = parts.length === 0 ? OWN_STATE : undefined;
-  return [...found, ...others].filter(({ name }) => name !== hidden)
-    .sort((a, b) => a.name < b.name ? -1 : 1);
-}
-
-async function unlessMissing<T>(found: Promise<T> | undefined): Promise<T | undefined> {
-  try {
-    return await found;
-  } catch (error) {
-    if (error instanceof PathError && error.reason === "missing") return undefined;
-    throw error;
-  }
-}
+const STATUS = { missing: 404, refused: 403, unanswered: 503 } as const;
 
 /** Where a session's files are. */
 interface Places {
-  readonly here: string;
-  readonly far: RemoteWorkspace | undefined;
+  readonly files: WorkspaceFiles;
+  /** The folder on this machine that code does not see. */
+  readonly own: string | undefined;
 }
 
-/** A file of the code's workspace, or one that ipybox has stored here, such as an image. */
+async function entriesOf(parts: readonly string[], { files, own }: Places): Promise<Entry[]> {
+  const others = own === undefined ? [] : await ownEntries(join(own, ...parts));
+  const found = await files.list(parts).catch((error: unknown) => {
+    if (isMissing(error) && others.length > 0) return [];
+    throw error;
+  });
+  const names = new Set(found.map(({ name }) => name));
+  const hidden = parts.length === 0 ? OWN_STATE : undefined;
+  return [...found, ...others.filter(({ name }) => !names.has(name))]
+    .filter(({ name }) => name !== hidden)
+    .sort((a, b) => a.name < b.name ? -1 : 1);
+}
+
 async function contentOf(
   parts: readonly string[],
-  { here, far }: Places,
+  { files, own }: Places,
 ): Promise<ReadableStream<Uint8Array>> {
   try {
-    if (far !== undefined) return await far.read(parts);
+    return await files.read(parts);
   } catch (error) {
-    if (!(error instanceof PathError) || error.reason !== "missing") throw error;
+    const path = own === undefined || !isMissing(error) ? undefined : join(own, ...parts);
+    if (path === undefined || !(await ifPresent(Deno.lstat(path)))?.isFile) throw error;
+    return (await Deno.open(path)).readable;
   }
-  return (await openInside(here, parts)).bytes;
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof PathError && error.reason !== "refused";
+}
+
+/** The entries of a folder on this machine; none if it does not exist. */
+async function ownEntries(folder: string): Promise<Entry[]> {
+  const entries: Entry[] = [];
+  for (const { name } of await ifPresent(Array.fromAsync(Deno.readDir(folder))) ?? []) {
+    const { isFile, size, mtime } = await Deno.lstat(join(folder, name));
+    const modified = (mtime ?? new Date(0)).toISOString();
+    entries.push({ name, type: isFile ? "file" : "folder", size: isFile ? size : 0, modified });
+  }
+  return entries;
 }
 
 /** Code may have written the file, so no browser should render it as a page. */

@@ -10,7 +10,7 @@ import { CallJournal } from "../../calls/journal.ts";
 import { endDurable, folderOf, isRunning, listSessions } from "../../executor/durable.ts";
 import { isPlainFolder } from "../../files/safe.ts";
 import { type VariableLookup, variableLookup, WORKSPACE_VARIABLE } from "../../mcp/params.ts";
-import { parsePlacement } from "../../placement/placement.ts";
+import { parsePlacement } from "../../place/placement.ts";
 import { isInside } from "../../process/trusted_path.ts";
 import { PackageFolder } from "../../python/packages.ts";
 import { Session, type SessionOptions } from "../session.ts";

@@ -1,13 +1,9 @@
-import { z } from "zod";
-import { joinBytes } from "../base/bytes.ts";
 import { Mutex } from "../base/mutex.ts";
-import { abortable } from "../base/signals.ts";
-import type { ByteStream } from "../base/streams.ts";
 import { PinnedFolder } from "../files/pinned_folder.ts";
 import { ifPresent, readHostileFile } from "../files/safe.ts";
 import { sha256 } from "../json/digest.ts";
-import type { Link } from "../link/link.ts";
-import { archiveOf, lineOf } from "../placement/boot.ts";
+import { archiveOf } from "./boot.ts";
+import { PathError, type WorkspaceFiles } from "./workspace_files.ts";
 
 /** A folder of this machine that is copied to the place of kernels. */
 interface CopiedFolder {
@@ -35,18 +31,15 @@ const MAX_BYTES = 64 << 20;
 /** The time limit for putting a folder there. */
 const COPY_MS = 300_000;
 
-const answerSchema = z.object({ error: z.string().nullable() });
-
-/** Copies folders to the place of kernels, with a program that the launcher starts there. */
-export class RemoteFiles {
-  readonly #link: Link;
+/** Copies folders to the place of kernels. */
+export class RemoteFolders {
+  readonly #files: WorkspaceFiles;
   readonly #turns = new Mutex();
   readonly #versions = new Map<string, string>();
-  #stream: ByteStream | undefined;
 
-  /** The program is started by the first copy. */
-  constructor(link: Link) {
-    this.#link = link;
+  /** @param files The files there. */
+  constructor(files: WorkspaceFiles) {
+    this.#files = files;
   }
 
   /** Copies a folder if it has changed, or possibly its copy. The link's failures are reported elsewhere. */
@@ -69,31 +62,17 @@ export class RemoteFiles {
       if (size > MAX_BYTES || files.length === MAX_FILES) throw tooLarge(here);
       files.push({ path: within === undefined ? path : `${within}/${path}`, text });
     }
-    const answer = await this.#put(there, await archiveOf(files));
-    if (answer === undefined) return;
-    if (answer.error !== null) {
-      throw new Error(`Cannot copy ${here} to the kernel: ${answer.error}`);
-    }
-    this.#versions.set(there, version);
-  }
-
-  /** Sends an archive; `undefined` if the link is gone. */
-  async #put(
-    path: string,
-    archive: Uint8Array,
-  ): Promise<z.infer<typeof answerSchema> | undefined> {
-    const stream = this.#stream ??= this.#link.startProgram("files");
-    if (stream === undefined) return undefined;
     const deadline = AbortSignal.timeout(COPY_MS);
     try {
-      const order = JSON.stringify({ path, size: archive.length });
-      const ordered = stream.write(joinBytes(new TextEncoder().encode(`${order}\n`), archive));
-      await abortable(ordered, deadline);
-      return answerSchema.parse(JSON.parse(await abortable(lineOf(stream), deadline)));
-    } catch {
-      this.#stream = undefined;
-      stream.close();
-      return deadline.aborted ? { error: `it took more than ${COPY_MS / 60_000} min` } : undefined;
+      await this.#files.replaceFolder(there, await archiveOf(files), deadline);
+      this.#versions.set(there, version);
+    } catch (error) {
+      const why = deadline.aborted
+        ? `it took more than ${COPY_MS / 60_000} min`
+        : error instanceof PathError && error.reason !== "unanswered"
+        ? error.message
+        : undefined; // the link is gone
+      if (why !== undefined) throw new Error(`Cannot copy ${here} to the kernel: ${why}`);
     }
   }
 }
@@ -104,12 +83,12 @@ interface Entry {
   readonly at: string;
 }
 
-/** Visits the files of a folder in which another user may exchange folders with links at any time. */
+/** Visits the files of a folder in which code of a workspace around it may exchange folders with links. */
 async function* entriesIn(root: string): AsyncGenerator<Entry> {
-  const opened = await ifPresent(PinnedFolder.open(root, { create: false }));
-  if (opened === undefined) return;
-  await using folder = opened;
-  yield* entriesBelow(folder, "");
+  using folder = await ifPresent(
+    Promise.try(() => PinnedFolder.open(root, { create: false })),
+  );
+  if (folder !== undefined) yield* entriesBelow(folder, "");
 }
 
 async function* entriesBelow(folder: PinnedFolder, above: string): AsyncGenerator<Entry> {
@@ -118,10 +97,8 @@ async function* entriesBelow(folder: PinnedFolder, above: string): AsyncGenerato
     const path = `${above}${name}`;
     if (isFile) yield { path, at: `${folder.path}/${name}` };
     if (!isDirectory || name === "__pycache__") continue;
-    const opened = await ifPresent(folder.child(name, { create: false }));
-    if (opened === undefined) continue; // it was just removed
-    await using below = opened;
-    yield* entriesBelow(below, `${path}/`);
+    using below = await ifPresent(Promise.try(() => folder.child(name, { create: false })));
+    if (below !== undefined) yield* entriesBelow(below, `${path}/`);
   }
 }
 

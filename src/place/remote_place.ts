@@ -18,13 +18,7 @@ import { LockGroup } from "../files/locks.ts";
 import { HeldFolder } from "../files/private_folder.ts";
 import { lstatIfPresent } from "../files/safe.ts";
 import { sha256 } from "../json/digest.ts";
-import {
-  Boot,
-  bootCommand,
-  type Facts,
-  IMAGE_PROGRAMS,
-  type SeenMounts,
-} from "../placement/boot.ts";
+import { Boot, bootCommand, type Facts, IMAGE_PROGRAMS, type SeenMounts } from "./boot.ts";
 import {
   type Carrier,
   commandCarrier,
@@ -33,14 +27,14 @@ import {
   IMAGE_PYTHON,
   type MountedPaths,
   sshCarrier,
-} from "../placement/carrier.ts";
-import { kubernetesCarrier, kubernetesFix } from "../placement/kubernetes.ts";
+} from "./carrier.ts";
+import { kubernetesCarrier, kubernetesFix } from "./kubernetes.ts";
 import {
   bindsWorkspace,
   type ContainerPlacement,
   parsePlacement,
   type Placement,
-} from "../placement/placement.ts";
+} from "./placement.ts";
 import { type ExitStatus, ManagedProcess } from "../process/managed_process.ts";
 import { namedProgram, programOf } from "../process/program.ts";
 import { hasLandlock, type SelfTestReport } from "../sandbox/selftest.ts";
@@ -57,7 +51,7 @@ import {
   makePlace,
   type StepOptions,
   trustedEnvironment,
-} from "./place_lifecycle.ts";
+} from "./lifecycle.ts";
 import { howEnded, type LauncherProcess } from "./launch.ts";
 import type { KernelGatewayOptions, LastingSession, Place, PlaceOptions } from "./place.ts";
 import { launchLasting } from "./local_place.ts";

@@ -1,8 +1,40 @@
-import { isoTime } from "../files/inside_folder.ts";
 import { z } from "zod";
-import { joinBytes } from "../base/bytes.ts";
+import { inBlocks, joinBytes } from "../base/bytes.ts";
+import { onAbort } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
-import { type Entry, MAX_ENTRIES, PathError } from "../files/inside_folder.ts";
+
+/** A path cannot be used: it does not exist, is not a plain file, is closed to code, or nobody answers there. */
+export class PathError extends Error {
+  override readonly name: string = "PathError";
+
+  constructor(readonly reason: "missing" | "refused" | "unanswered", message: string) {
+    super(message);
+  }
+}
+
+/** An entry of a folder. */
+export interface Entry {
+  readonly name: string;
+  /** `"other"` stands for pipes, sockets and devices. */
+  readonly type: "file" | "folder" | "link" | "other";
+  /** Its size in bytes; 0 if it is no file. */
+  readonly size: number;
+  /** When it was modified, such as `2026-03-01T14:03:21.000Z`. */
+  readonly modified: string;
+}
+
+/** The most entries of a list, as in the program that makes it. */
+const MAX_ENTRIES = 10_000;
+
+/** Splits a relative path and checks its parts. */
+export function pathParts(path: string): string[] {
+  const parts = path.split("/");
+  const bad = parts.some((part) =>
+    part === "" || part === "." || part === ".." || part.includes("\0")
+  );
+  if (!bad && path.length <= 4000) return parts;
+  throw new PathError("refused", `Cannot use the path ${JSON.stringify(path.slice(0, 200))}`);
+}
 
 const answerSchema = z.object({
   error: z.string().max(4096).nullable(),
@@ -16,17 +48,19 @@ const entriesSchema: z.ZodType<Entry[]> = z.array(z.object({
   type: z.enum(["file", "folder", "link", "other"]),
   size: z.number().min(0),
   /** In seconds since 1970. */
-  modified: z.number().min(-8.64e12).max(8.64e12)
-    .transform((seconds) => isoTime(seconds * 1000)),
+  modified: z.number().min(-8.64e12).max(8.64e12).catch(0) // code can give a file one that no date has
+    .transform((seconds) => new Date(seconds * 1000).toISOString()),
 })).max(MAX_ENTRIES);
 
+/** How many bytes to send at once, because clients may send byte by byte. */
+const BLOCK = 1 << 16;
 const NEWLINE = 10;
 const MAX_LINE = 1 << 14;
 /** The longest list, in bytes: names have up to 255 bytes, and JSON may need six for each. */
 const MAX_LIST = MAX_ENTRIES * 2048;
 
-/** The files of a workspace elsewhere, through programs that the launcher starts there. */
-export class RemoteWorkspace {
+/** The files of a workspace, as code sees them: through programs that the launcher starts beside it. */
+export class WorkspaceFiles {
   readonly #open: () => ByteStream | undefined;
 
   /** @param open Starts such a program; `undefined` if the session has ended. */
@@ -63,9 +97,22 @@ export class RemoteWorkspace {
     const stream = this.#start(parts);
     try {
       await stream.write(orderOf(parts, "write"));
-      for await (const piece of bytes) await stream.write(piece);
+      for await (const block of inBlocks(bytes, BLOCK)) await stream.write(block);
       await stream.end();
       await answerOf(stream, parts);
+    } finally {
+      stream.close();
+    }
+  }
+
+  /** Replaces a folder, by its path there, with one that has the text files of an archive. */
+  async replaceFolder(path: string, archive: Uint8Array, signal: AbortSignal): Promise<void> {
+    const stream = this.#start([path]);
+    using _abort = onAbort(signal, () => stream.close());
+    try {
+      await stream.write(joinBytes(orderOf([path], "replace"), archive));
+      await stream.end();
+      await answerOf(stream, [path]);
     } finally {
       stream.close();
     }
@@ -75,13 +122,15 @@ export class RemoteWorkspace {
     const stream = this.#open();
     if (stream !== undefined) return stream;
     throw new PathError(
-      "missing",
+      "unanswered",
       `Cannot reach ${parts.join("/")}: the session's kernel is not running`,
     );
   }
 }
 
-function orderOf(parts: readonly string[], does: "read" | "write" | "list"): Uint8Array {
+type Order = "read" | "write" | "list" | "replace";
+
+function orderOf(parts: readonly string[], does: Order): Uint8Array {
   return new TextEncoder().encode(JSON.stringify({ parts, does }) + "\n");
 }
 
@@ -100,7 +149,7 @@ async function answerOf(stream: ByteStream, parts: readonly string[]): Promise<F
   while ((end = bytes.indexOf(NEWLINE)) < 0) {
     const next = await stream.read();
     if (next === null || bytes.length > MAX_LINE) {
-      throw new PathError("refused", `${path} cannot be used: no answer came from its machine`);
+      throw new PathError("unanswered", `${path} cannot be used: no answer came from its machine`);
     }
     bytes = joinBytes(bytes, next);
   }

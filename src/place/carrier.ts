@@ -7,7 +7,7 @@
 import { dirname } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { shellWord } from "../base/shell_word.ts";
-import type { CommandPlacement, ContainerPlacement, Placement, SshPlacement } from "./placement.ts";
+import type { CommandPlacement, ContainerPlacement, SshPlacement } from "./placement.ts";
 
 /** A command that starts a program elsewhere, and facts about that place. */
 export interface Carrier {
@@ -246,17 +246,4 @@ export function commandCarrier(placement: CommandPlacement): Carrier {
     isBound: false,
     usesBubblewrap: bubblewrap,
   };
-}
-
-/** Whether code sees this machine's workspace. */
-export function bindsWorkspace(placement: Placement): boolean {
-  switch (placement.type) {
-    case "docker":
-    case "podman":
-      return placement.workspace !== "none";
-    case "kubernetes":
-    case "ssh":
-    case "command":
-      return false;
-  }
 }

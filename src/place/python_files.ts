@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { asset } from "../assets/mod.ts";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { hostEnv } from "../base/permission.ts";
 import { stage } from "../base/stages.ts";
@@ -6,7 +7,7 @@ import { ifPresent } from "../files/safe.ts";
 import { programOf } from "../process/program.ts";
 import { confinedPythonArgs, pythonArgs } from "../process/python_args.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
-import { isBroad, pythonFolders } from "../sandbox/installation.ts";
+import { isBroad } from "../sandbox/installation.ts";
 import { type WorkspacePython, workspacePython } from "../sandbox/workspace_python.ts";
 
 /** The files of a Python that can run the gateway. The sandbox must let it read them. */
@@ -23,12 +24,9 @@ interface PythonFiles {
   readonly isChangeable: boolean;
 }
 
-/** Prints where it is. Python follows the links itself, so that we need not be able to read them. */
-const QUERY = `
-import importlib.util, json, os, subprocess, sys
-
-def in_real_folder(path):
-    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+/** Prints what it is, and which files it needs. Python follows links itself, so that we need not be able to read them. */
+const QUERY = `${asset("sandbox/wall.py")}
+import subprocess
 
 def variables():
     prefix = sys.prefix
@@ -56,31 +54,25 @@ done
 exec "$0" -I -S -c 'import json, os; print(json.dumps(dict(os.environ)))' >&3
 """
 
-needed = {"kernel_gateway": "jupyter_kernel_gateway", "ipykernel": "ipykernel"}
-prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
-links = [in_real_folder(sys.executable)]
-while os.path.islink(links[-1]) and len(links) < 20:
-    target = os.path.join(os.path.dirname(links[-1]), os.readlink(links[-1]))
-    links.append(in_real_folder(target))
-ty = os.path.join(os.path.dirname(links[0]), "ty")
+order = json.loads(sys.argv[1])
+found = variables()
+if order["home"]:
+    os.environ["HOME"] = order["home"]
 print(json.dumps({
-    "links": links,
-    "checker": ty if os.path.isfile(ty) and not os.path.islink(ty) else None,
-    "prefixes": sorted({os.path.realpath(prefix) for prefix in prefixes}),
-    "variables": variables(),
-    "missing": [name for module, name in needed.items() if not importlib.util.find_spec(module)],
+    **python_facts({"kernel_gateway": "jupyter_kernel_gateway", "ipykernel": "ipykernel"}),
+    "variables": found,
+    "readable": installation(real_executable(), order["workspace"]),
 }))
 `;
 
 const path = z.string().startsWith("/");
 
 const answerSchema = z.object({
-  /** The executable, and every link between it and its file. */
-  links: z.tuple([path], path),
-  checker: path.nullable().default(null),
-  prefixes: z.array(path),
-  variables: z.record(z.string(), z.string()).default({}),
+  python: path,
+  checker: path.nullable(),
   missing: z.array(z.enum(["jupyter_kernel_gateway", "ipykernel"])), // shown as a command to run
+  variables: z.record(z.string(), z.string()),
+  readable: z.array(path),
 });
 
 interface LocateOptions {
@@ -96,7 +88,7 @@ export async function locatePython(python: string, options: LocateOptions): Prom
   const { workspace, libraryPath } = options;
   const inside = await workspacePython(python, workspace);
   if (inside !== undefined) return await locateInside(inside, options);
-  const { links, prefixes, checker, variables } = await answerOf(python, options, {})
+  const { python: executable, readable, checker, variables } = await answerOf(python, options, {})
     .catch(async (error: unknown) => {
       if (!libraryPath || !(error instanceof EnvironmentNotReadyError)) throw error;
       const variables = { LD_LIBRARY_PATH: libraryPath };
@@ -104,12 +96,9 @@ export async function locatePython(python: string, options: LocateOptions): Prom
         throw error;
       });
     });
-  const found = await Promise.all(prefixes.map((prefix) => pythonFolders(prefix, workspace)));
-  const folders = [...new Set(found.flat())];
-  const outside = links.filter((link) => !folders.some((root) => link.startsWith(`${root}/`)));
   return {
-    executable: links[0],
-    readable: [...folders, ...outside, ...await libraryFolders(variables.LD_LIBRARY_PATH)],
+    executable,
+    readable: [...readable, ...await libraryFolders(variables.LD_LIBRARY_PATH)],
     checker: checker ?? undefined,
     variables: own(variables),
     isChangeable: false,
@@ -125,12 +114,12 @@ function own(variables: Readonly<Record<string, string>>): Record<string, string
 /** Asks a Python that code can change, in a sandbox. Its answer decides on no path that is shown. */
 async function locateInside(
   inside: WorkspacePython,
-  { signal }: LocateOptions,
+  options: LocateOptions,
 ): Promise<PythonFiles> {
   const { executable, readable } = inside;
   const { variables, checker } = parsed(
     executable,
-    await inside.run(confinedPythonArgs(QUERY), signal),
+    await inside.run([...confinedPythonArgs(QUERY), orderOf(options)], options.signal),
   );
   return {
     ...{ executable, readable, checker: checker ?? undefined },
@@ -152,17 +141,23 @@ async function libraryFolders(path = ""): Promise<string[]> {
   return [...new Set(found.flat())];
 }
 
+function orderOf({ workspace }: LocateOptions): string {
+  return JSON.stringify({ workspace, home: hostEnv("HOME") ?? null });
+}
+
 type Answer = z.infer<typeof answerSchema>;
 
 async function answerOf(
   python: string,
-  { signal }: LocateOptions,
+  options: LocateOptions,
   env: Readonly<Record<string, string>>,
 ): Promise<Answer> {
+  const { signal } = options;
   let end: ProgramEnd;
   try {
     const program = await programOf(python);
-    end = await runProgram(program, { args: pythonArgs(QUERY), clearEnv: true, env, signal });
+    const args = [...pythonArgs(QUERY), orderOf(options)];
+    end = await runProgram(program, { args, clearEnv: true, env, signal });
   } catch (cause) {
     if (!(cause instanceof Deno.errors.NotFound)) throw cause;
     throw new EnvironmentNotReadyError(

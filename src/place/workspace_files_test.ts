@@ -1,17 +1,17 @@
-import { assertEquals, assertRejects } from "@std/assert";
+import { assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { until } from "../../tests/support/wait.ts";
 import { testPython } from "../../tests/support/python.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
-import { PathError } from "../files/inside_folder.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { namedProgram } from "../process/program.ts";
-import { RemoteWorkspace } from "./remote_workspace.ts";
+import { archiveOf } from "./boot.ts";
+import { PathError, pathParts, WorkspaceFiles } from "./workspace_files.ts";
 
 const program = new URL("../../templates/launcher/file.py", import.meta.url).pathname;
 
 /** A workspace whose files a program reads and writes, by default ours. */
-function workspace(parts: AsyncDisposableStack, ...args: readonly string[]): RemoteWorkspace {
-  return new RemoteWorkspace(() => {
+function workspace(parts: AsyncDisposableStack, ...args: readonly string[]): WorkspaceFiles {
+  return new WorkspaceFiles(() => {
     const command = namedProgram(testPython());
     return parts.use(ManagedProcess.spawn({ command, args, env: {}, inputGraceMs: 0 })).pipes;
   });
@@ -21,7 +21,7 @@ async function* pieces(...texts: readonly string[]): AsyncGenerator<Uint8Array> 
   for (const text of texts) yield await Promise.resolve(new TextEncoder().encode(text));
 }
 
-Deno.test("RemoteWorkspace reads and writes files, and says why it cannot", async () => {
+Deno.test("WorkspaceFiles reads and writes files, and says why it cannot", async () => {
   await using parts = new AsyncDisposableStack();
   const { path } = parts.use(await TempFolder.create());
   const far = workspace(parts, program, path);
@@ -36,6 +36,9 @@ Deno.test("RemoteWorkspace reads and writes files, and says why it cannot", asyn
 
   const missing = await assertRejects(() => far.read(["none"]), PathError, "No such file");
   assertEquals(missing.reason, "missing");
+  for (const path of ["", "/etc/passwd", "../x", "a/../b", "a//b", "a/.", "a\0b"]) {
+    assertThrows(() => pathParts(path), PathError, "Cannot use the path");
+  }
   const folder = await assertRejects(() => far.read(["data"]), PathError, "Is a directory");
   assertEquals(folder.reason, "refused");
   await assertRejects(() => far.write(["data"], pieces("x")), PathError, "Is a directory");
@@ -51,7 +54,7 @@ Deno.test("RemoteWorkspace reads and writes files, and says why it cannot", asyn
   ]);
 });
 
-Deno.test("RemoteWorkspace lists a folder, and says why it cannot", async () => {
+Deno.test("WorkspaceFiles lists a folder, and says why it cannot", async () => {
   await using parts = new AsyncDisposableStack();
   const { path } = parts.use(await TempFolder.create());
   const far = workspace(parts, program, path);
@@ -70,7 +73,24 @@ Deno.test("RemoteWorkspace lists a folder, and says why it cannot", async () => 
   await assertRejects(() => far.list(["data"]), PathError, "more than 10000 entries");
 });
 
-Deno.test("RemoteWorkspace removes what an upload that broke off has left, and nothing that is written", async () => {
+Deno.test("WorkspaceFiles replaces a folder as a whole", async () => {
+  await using parts = new AsyncDisposableStack();
+  const { path } = parts.use(await TempFolder.create());
+  const far = workspace(parts, program, "/elsewhere");
+  const { signal } = new AbortController();
+  for (const name of ["first.py", "second.py"]) {
+    const archive = await archiveOf([{ path: `deep/${name}`, text: "ä\n" }]);
+    await far.replaceFolder(`${path}/copy`, archive, signal);
+    assertEquals(await Deno.readTextFile(`${path}/copy/deep/${name}`), "ä\n");
+  }
+  const names = async (folder: string) =>
+    await Array.fromAsync(Deno.readDir(folder), ({ name }) => name);
+  assertEquals([await names(path), await names(`${path}/copy/deep`)], [["copy"], ["second.py"]]);
+  const failing = () => far.replaceFolder("/proc/copy", new Uint8Array(0), signal);
+  await assertRejects(failing, PathError, "no answer");
+});
+
+Deno.test("WorkspaceFiles removes what an upload that broke off has left, and nothing that is written", async () => {
   await using parts = new AsyncDisposableStack();
   const { path } = parts.use(await TempFolder.create());
   const far = workspace(parts, program, path);
@@ -99,7 +119,7 @@ Deno.test("RemoteWorkspace removes what an upload that broke off has left, and n
   assertEquals(await Deno.readTextFile(`${path}/slow`), "half");
 });
 
-Deno.test("RemoteWorkspace takes neither a part of a file nor more than it", async () => {
+Deno.test("WorkspaceFiles takes neither a part of a file nor more than it", async () => {
   const answer = '{"error": null, "missing": false, "size": 5}';
   for (const said of ["abc", "abcdefg"]) {
     await using parts = new AsyncDisposableStack();

@@ -157,7 +157,7 @@ const NEWLINE = 10;
 const MAX_LINE = 1 << 16;
 
 /** The single line that the other side sends; empty if it has ended. */
-export async function lineOf(stream: ByteStream): Promise<string> {
+async function lineOf(stream: ByteStream): Promise<string> {
   let bytes = new Uint8Array(0);
   while (!bytes.includes(NEWLINE) && bytes.length < MAX_LINE) {
     const next = await stream.read();

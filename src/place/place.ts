@@ -3,7 +3,7 @@ import type { SelfTestReport } from "../sandbox/selftest.ts";
 import type { ProcessEvidence } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
-import type { CopiedFolders } from "./remote_files.ts";
+import type { CopiedFolders } from "./copied_folders.ts";
 import type { KernelDoorTarget, LauncherProcess } from "./launch.ts";
 import type { SessionPaths } from "./session_folder.ts";
 import type { SessionAddress, SupervisedLauncher } from "./supervisor.ts";

@@ -9,7 +9,7 @@ import { messageOf } from "../base/message_of.ts";
 import { hostEnv, isGranted } from "../base/permission.ts";
 import { abortable } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
-import type { Carrier, Seen, StartCommand } from "../placement/carrier.ts";
+import type { Carrier, Seen, StartCommand } from "./carrier.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { hostPath, programOf, type ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
