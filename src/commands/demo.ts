@@ -74,7 +74,7 @@ for place in [${JSON.stringify(path)}, "https://example.com"]:
 const NEXT = `Next, in this checkout:
 
   npx -y deno@2.9.6 task package npm && npm install -g ./dist/ipybox.tgz
-  ipybox repl --workspace ~/ipybox-work
+  mkdir -p ~/ipybox-work && ipybox repl --workspace ~/ipybox-work
   claude mcp add ipybox -- ipybox mcp --project .
 
 docs/start.md says how to register your own MCP servers.`;

@@ -24,6 +24,7 @@ import { foreignText } from "./foreign_rows.ts";
 import { widthOf } from "../base/terminal.ts";
 import { printable, terminalSize } from "./terminal/columns.ts";
 import { mcptoolsOf, readUserFile, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
+import { isInside } from "../process/trusted_path.ts";
 import { shellWord } from "../base/shell_word.ts";
 import { refuseUnfit } from "../sandbox/workspace.ts";
 
@@ -192,6 +193,12 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     });
     report(name, tools, io);
     if (reach !== undefined) io.err(printable(reach));
+    if (namesWorkspace(params, workspace)) {
+      io.err(
+        `${name} has the whole workspace as an argument: its tools may read and change your settings ` +
+          "and secrets there (.ipybox/, .env). Give it a subfolder, such as '${workspaceFolder}/data'",
+      );
+    }
   }
 }
 
@@ -215,6 +222,18 @@ export function launchRows(
       ...rowsOf(launchText(params)),
     ]),
   ];
+}
+
+/** Whether a local server without a sandbox has the workspace, or a folder around it, as an argument. */
+function namesWorkspace(params: ServerParams, workspace: string): boolean {
+  if (!("command" in params) || (params.sandbox ?? false) !== false) return false;
+  const filled = (text: string) => text.replaceAll("${workspaceFolder}", workspace);
+  const cwd = params.cwd === undefined ? undefined : filled(params.cwd);
+  return (params.args ?? []).some((arg) => {
+    const path = filled(arg.replace(/^--?[\w-]+=/, ""));
+    if (!isAbsolute(path) && (cwd === undefined || !/^\.{1,2}(\/|$)/.test(path))) return false;
+    return isInside(workspace, resolve(workspace, cwd ?? "", path));
+  });
 }
 
 /** Whether two registrations differ at most in the time limit of the start. */

@@ -346,3 +346,21 @@ function unusedPort(): number {
   using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   return listener.addr.port;
 }
+
+Deno.test("ipybox register warns about a server that gets the whole workspace", async () => {
+  await using workspace = await TempFolder.create();
+  const cwd = workspace.path;
+  for (
+    const [argument, warns] of [
+      ["${workspaceFolder}", true],
+      [`--root=${cwd}/`, true],
+      ["/", true],
+      ["${workspaceFolder}/data", false],
+      [".", false], // it starts in an empty folder
+    ] as const
+  ) {
+    const line = ["register", "raw", "--force", ...RAW, "/dev/null", argument];
+    const { code, stderr } = await ipybox(line, { cwd });
+    assertEquals([code, stderr.includes("raw has the whole workspace")], [0, warns], stderr);
+  }
+});
