@@ -450,10 +450,10 @@ export class Session implements AsyncDisposable {
     const { prepareSessionsFolder } = await import("./running_sessions.ts");
     await prepareSessionsFolder();
     const { PageAsker } = await import("./page_asker.ts");
-    const { label, settings } = this.#options;
+    const { settings } = this.#options;
     let page: PageAsker | undefined;
     const askerOf = (at: ApprovalPage) =>
-      page ??= new PageAsker({ page: at, label, workspace, log: this.log });
+      page ??= new PageAsker({ page: at, label: this.#options.label, workspace, log: this.log });
     await using stack = new AsyncDisposableStack();
     const executor = await this.#open(stack, {
       ...this.#options,
