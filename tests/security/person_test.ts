@@ -52,15 +52,15 @@ Deno.test("M4: a form whose names or answers would have to be shown as they are 
   assertEquals(form({ "a\nb": { type: "string" } }), refused);
   assertEquals(form({ a: { type: "string", enum: ["x\u001b[2K"] } }), refused);
   assertEquals(form({ a: { type: "string", oneOf: [{ const: "\u202ex" }] } }), refused);
-  assertEquals(form({ a: { type: "string", title: "x".repeat(1e6) } }), "its form is too large");
+  assertEquals(form({ a: { type: "string", title: "x".repeat(1e6) } }), "it is too large");
   assert(typeof form({ a: { type: "string", enum: ["❤️ yes", "don’t"] } }) !== "string");
 });
 
-Deno.test("a URL that a server asks to open is judged only if it is no longer than URLs are", () => {
+Deno.test("a URL that a server asks to open is judged only if the question is not too large", () => {
   const open = (url: string) => parseElicitation({ mode: "url", message: "", url });
   assert(typeof open(`https://x.org/${"<".repeat(8000)}`) !== "string");
   // Parsing 100 MiB of these takes ten seconds, and a gigabyte.
-  assertEquals(open(`https://x.org/${"<".repeat(1e5)}`), "its URL is too long");
+  assertEquals(open(`https://x.org/${"<".repeat(3e5)}`), "it is too large");
 });
 
 Deno.test("M4: what a server fills in for the user of an MCP client hides nothing", () => {
