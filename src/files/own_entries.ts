@@ -6,7 +6,13 @@ import { canonicalJson, sha256 } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
 import { parsedJson } from "../json/plain.ts";
 import { realPathIfSeen } from "../process/trusted_path.ts";
-import { ifPresent, lockUserFolder, readHostileFile, replaceHostileFile } from "./safe.ts";
+import {
+  ifPresent,
+  lockUserFolder,
+  readHostileBytes,
+  readHostileFile,
+  replaceHostileFile,
+} from "./safe.ts";
 import { isUnwritable, stateFolder, usableIn } from "./user_folders.ts";
 import { nameFor } from "./workspace_folders.ts";
 
@@ -167,14 +173,18 @@ function digestOf(workspace: string, name: string, value: unknown): string {
   return sha256(canonicalJson(toExact([workspace, name, value])));
 }
 
+/** The largest record to list, in bytes. */
+const MAX_LISTED = 4 * 2 ** 20;
+
 /** The records of all workspaces. */
 export async function ownRecords(): Promise<OwnRecord[]> {
   const folder = recordsFolder();
   if (folder === undefined || await ifPresent(Deno.stat(folder)) === undefined) return [];
   const records: OwnRecord[] = [];
   for await (const { name } of Deno.readDir(folder)) {
-    const text = name.endsWith(".json") ? await readHostileFile(join(folder, name)) : undefined;
-    const record = text === undefined ? undefined : parsedRecord(text);
+    if (!name.endsWith(".json")) continue;
+    const bytes = await readHostileBytes(join(folder, name), MAX_LISTED); // one that is damaged is left out
+    const record = bytes === undefined ? undefined : parsedRecord(new TextDecoder().decode(bytes));
     if (record !== undefined) records.push(record);
   }
   return records.sort((one, other) => one.workspace < other.workspace ? -1 : 1);
