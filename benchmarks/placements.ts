@@ -12,7 +12,8 @@
  */
 import { parseArgs } from "@std/cli";
 import { findPython } from "../kernel.ts";
-import { CodeExecutor, KernelDiedError, type Placement } from "../mod.ts";
+import { type CodeExecutor, KernelDiedError, type Placement } from "../mod.ts";
+import { startOwn } from "../src/executor/code_executor.ts";
 import { childrenOf, median, memoryOf, processesBelow, timed } from "./support.ts";
 
 const CELLS = 200;
@@ -46,7 +47,7 @@ async function start(workspace: string, placement: Placement | undefined): Promi
   // Python of this machine, which ssh to it finds, too; an image has its own.
   const own = placement === undefined || placement.type === "ssh" ? { python } : {};
   const options = { workspace: await workspaceIn(workspace), placement, spareKernel: false };
-  return await CodeExecutor.start({ ...options, ...own });
+  return await startOwn({ ...options, ...own });
 }
 
 /** Makes a workspace that belongs to whom the folder belongs: code in containers must not be root. */

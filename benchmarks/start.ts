@@ -16,7 +16,7 @@
 import { dirname } from "node:path";
 import { parseArgs } from "@std/cli";
 import { findPython } from "../kernel.ts";
-import { CodeExecutor } from "../mod.ts";
+import { startOwn } from "../src/executor/code_executor.ts";
 import { memoryOf, processesBelow, takeTurns, timed } from "./support.ts";
 
 const { _: [rounds = 5, ...sessions], ...named } = parseArgs(Deno.args, { string: ["other"] });
@@ -113,7 +113,7 @@ asyncio.run(main())`;
 async function timeExecutor(workspace: string): Promise<{ start: number; end: number }> {
   const begin = performance.now();
   const options = { workspace, spareKernel: false };
-  const executor = await CodeExecutor.start(options);
+  const executor = await startOwn(options);
   await executor.execute("1 + 1");
   const result = performance.now();
   await executor[Symbol.asyncDispose]();
@@ -230,7 +230,7 @@ async function weigh(count: number, workspace: string): Promise<void> {
     const own = `${workspace}/${number}`;
     await Deno.mkdir(own, { recursive: true });
     const options = { workspace: own, spareKernel: false };
-    const executor = await CodeExecutor.start(options);
+    const executor = await startOwn(options);
     executors.use(executor);
     if ((await executor.execute("6 * 7")).text !== "42") throw new Error("It does not answer");
   }
