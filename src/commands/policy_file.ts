@@ -164,7 +164,7 @@ async function editedPolicy(before: string, io: CommandIo): Promise<string> {
 }
 
 /** Shows the workspace's policy unless it counts already, and records that the person accepts it. */
-export async function acceptPolicyOf(
+async function acceptPolicyOf(
   workspace: string,
   parsed: ParsedArgs,
   io: CommandIo,

@@ -6,13 +6,7 @@ import { canonicalJson, sha256 } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
 import { parsedJson } from "../json/plain.ts";
 import { realPathIfSeen } from "../process/trusted_path.ts";
-import {
-  ifPresent,
-  lockUserFolder,
-  readHostileBytes,
-  readHostileFile,
-  replaceHostileFile,
-} from "./safe.ts";
+import { ifPresent, lockUserFolder, readHostileFile, replaceHostileFile } from "./safe.ts";
 import { isUnwritable, stateFolder, usableIn } from "./user_folders.ts";
 import { nameFor } from "./workspace_folders.ts";
 
@@ -173,19 +167,14 @@ function digestOf(workspace: string, name: string, value: unknown): string {
   return sha256(canonicalJson(toExact([workspace, name, value])));
 }
 
-/** The largest record to list, in bytes. */
-const MAX_LISTED = 4 * 2 ** 20;
-
 /** The records of all workspaces. */
 export async function ownRecords(): Promise<OwnRecord[]> {
   const folder = recordsFolder();
   if (folder === undefined || await ifPresent(Deno.stat(folder)) === undefined) return [];
   const records: OwnRecord[] = [];
   for await (const { name } of Deno.readDir(folder)) {
-    if (!name.endsWith(".json")) continue;
-    const bytes = await readHostileBytes(join(folder, name), MAX_LISTED); // one that is damaged is left out
-    const record = bytes === undefined ? undefined : parsedRecord(new TextDecoder().decode(bytes));
-    if (record !== undefined) records.push(record);
+    const record = name.endsWith(".json") ? await recordAt(join(folder, name)) : undefined;
+    if (record) records.push(record);
   }
   return records.sort((one, other) => one.workspace < other.workspace ? -1 : 1);
 }
@@ -203,15 +192,9 @@ async function readRecord(workspace: string): Promise<OwnRecord> {
   const folder = recordsFolder();
   if (folder === undefined) return { workspace, own: {} };
   const path = join(folder, nameOf(workspace));
-  try {
-    const text = await readHostileFile(path);
-    if (text === undefined) return { workspace, own: {} };
-    const record = parsedRecord(text);
-    if (record?.workspace === workspace) return record;
-  } catch (error) {
-    if (error instanceof Deno.errors.PermissionDenied) return { workspace, own: {} }; // another user's
-    if (!(error instanceof ConfigError)) throw error; // no plain file
-  }
+  const record = await recordAt(path);
+  if (record === undefined) return { workspace, own: {} };
+  if (record?.workspace === workspace) return record;
   if (!reported.has(path)) {
     reported.add(path);
     stderrLogger().warn(
@@ -221,6 +204,14 @@ async function readRecord(workspace: string): Promise<OwnRecord> {
   return { workspace, own: Object.fromEntries(KINDS.map((kind) => [kind, {}])) };
 }
 
-function parsedRecord(text: string): OwnRecord | undefined {
-  return recordSchema.safeParse(parsedJson(text)).data;
+/** Reads a record; `undefined` if there is none of this user's, and `null` if it is damaged. */
+async function recordAt(path: string): Promise<OwnRecord | undefined | null> {
+  try {
+    const text = await readHostileFile(path);
+    return text === undefined ? text : recordSchema.safeParse(parsedJson(text)).data ?? null;
+  } catch (error) {
+    if (error instanceof Deno.errors.PermissionDenied) return undefined; // another user's
+    if (error instanceof ConfigError) return null; // no plain file
+    throw error;
+  }
 }
