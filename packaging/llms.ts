@@ -22,7 +22,8 @@ async function api(): Promise<string> {
   );
   return text.split("\n").filter((line) => !line.startsWith("Defined in ")).map((line) => {
     const name = names.get(line);
-    return name === undefined ? line : `## ${posix.join(config.name, name)}`;
+    if (name !== undefined) return `## ${posix.join(config.name, name)}`;
+    return line.replace(/^(reference .*\.ts):\d+:\d+$/, "$1"); // any edit above moves it
   }).join("\n").replaceAll(root.href, "").trim(); // a checkout may be anywhere
 }
 
