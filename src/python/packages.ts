@@ -20,7 +20,7 @@ import { abandonedIn, isThere, nameFor, WORKSPACE } from "../files/workspace_fol
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { readOwnConfig, type SandboxConfig } from "../sandbox/config.ts";
-import { confine } from "../sandbox/confine.ts";
+import { confine, type Confined, type Needs } from "../sandbox/confine.ts";
 import { pythonFolders } from "../sandbox/installation.ts";
 import { effectiveLimits, LimitedTogether } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
@@ -88,11 +88,19 @@ interface Job {
   readonly timeoutMs: number;
 }
 
-/** An installer's command line, and its needs from the network. */
+/** An installer's command line, and its needs. */
 interface Step {
   readonly command: readonly string[];
-  readonly settings?: IndexSettings;
-  readonly hosts?: readonly string[];
+  /** What `install.py` is to do. */
+  readonly order?: Readonly<Record<string, unknown>>;
+  /** Looks for what it needs from the network, if it may use that, with a new cache of uv's. */
+  readonly look?: (cache: string, signal: AbortSignal) => Promise<Sources>;
+}
+
+/** Where an installer gets packages from, and the hosts to reach. */
+interface Sources {
+  readonly settings: IndexSettings;
+  readonly hosts: readonly string[];
 }
 
 /** How an installer ended. */
@@ -293,9 +301,7 @@ export class PackageFolder {
     if (await this.#has(requirements)) {
       const lines: string[] = [];
       const quiet = { ...job, onLine: (line: string) => lines.push(line) };
-      const end = await this.#run(quiet, {
-        command: this.#command(quiet, requirements, "--offline"),
-      });
+      const end = await this.#run(quiet, this.#installing(quiet, requirements, "--offline"));
       if (end.exitCode === 0) {
         lines.forEach(job.onLine);
         return end;
@@ -383,34 +389,34 @@ export class PackageFolder {
 
   /** Installs the missing packages. */
   async #fetch(job: Job, requirements: readonly Requirement[]): Promise<StepEnd> {
-    const { uv, signal } = job;
-    const settings = await readIndexSettings(this.#python, { uv, signal });
-    const command = [
-      ...this.#command(job, requirements),
-      ...(settings.secret ? ["--no-build"] : []),
-    ];
-    if (this.#options.sandbox === false) return await this.#run(job, { command, settings });
-    const silent = new Set<string>();
-    const hosts = await this.#hosts(settings, requirements, {
-      signal,
-      onSilent: (index) => silent.add(index),
-    });
-    const heard = settings.indexes.filter((index) => !silent.has(index));
-    const indexes = settings.alike && heard.length > 0 ? heard : settings.indexes;
-    const end = await this.#run(job, { command, settings: { ...settings, indexes }, hosts });
-    if (end.exitCode === 0 || !settings.secret) return end;
+    let secret = false;
+    const look = async (cache: string, signal: AbortSignal): Promise<Sources> => {
+      const settings = await readIndexSettings(this.#python, { uv: job.uv, cache, signal });
+      secret = settings.secret;
+      if (this.#options.sandbox === false) return { settings, hosts: [] };
+      const silent = new Set<string>();
+      const hosts = await this.#hosts(settings, requirements, {
+        signal,
+        onSilent: (index) => silent.add(index),
+      });
+      const heard = settings.indexes.filter((index) => !silent.has(index));
+      const indexes = settings.alike && heard.length > 0 ? heard : settings.indexes;
+      return { settings: { ...settings, indexes }, hosts };
+    };
+    const end = await this.#run(job, { ...this.#installing(job, requirements), look });
+    if (end.exitCode === 0 || !secret) return end;
     job.onLine(ONLY_WHEELS);
     return { ...end, output: `${end.output}${ONLY_WHEELS}\n` };
   }
 
-  /** The command line of the driver, in its working directory. */
-  #command(
+  /** Runs the driver in its working directory. */
+  #installing(
     { uv }: Job,
     requirements: readonly Requirement[],
     ...options: readonly string[]
-  ): string[] {
+  ): Step {
     const { executable, managed } = this.#python;
-    const settings = {
+    const order = {
       uv,
       site: this.path,
       shared: this.shared,
@@ -418,8 +424,9 @@ export class PackageFolder {
       kernel: [`pydantic>=${MINIMUM_PYDANTIC.join(".")}`],
       requirements: requirements.map(({ text }) => text),
       names: requirements.flatMap(({ name }) => name ?? []),
+      options,
     };
-    return [executable, "-I", DRIVER, JSON.stringify(settings), ...options];
+    return { command: [executable, "-I", DRIVER], order };
   }
 
   /** The uv of the Python, one on the PATH, or that of the managed environment. */
@@ -462,16 +469,31 @@ export class PackageFolder {
       : config;
   }
 
+  /** Looks for what an installer needs, and writes that where it reads it. */
+  async #prepare(
+    { order, look }: Step,
+    { session, signal }: { readonly session: string; readonly signal: AbortSignal },
+  ): Promise<Needs> {
+    const sources = await look?.(`${session}/cache`, signal);
+    const { settings, hosts } = sources ?? { settings: OFFLINE, hosts: [] };
+    const { env, paths } = settings;
+    await Deno.writeTextFile(`${session}/${DRIVER}`, asset("launcher/install.py"));
+    await Deno.writeTextFile(`${session}/uv.toml`, uvConfig(settings));
+    await Deno.writeTextFile(`${session}/install.json`, JSON.stringify({ ...order, env }));
+    return { readable: await existing(paths), hosts };
+  }
+
   /** How to start a program, by default in a sandbox of its own. */
   async #launch(
     { uv, signal }: Job,
-    { command: [command = "", ...args], settings = OFFLINE, hosts = [] }: Step,
-    { session, hostPrivate }: { readonly session: string; readonly hostPrivate: string },
-  ): Promise<{ command: ProgramPath; args: readonly string[]; env: Record<string, string> }> {
-    await Deno.writeTextFile(`${session}/${DRIVER}`, asset("launcher/install.py"));
-    await Deno.writeTextFile(`${session}/uv.toml`, uvConfig(settings));
+    { command: [command = "", ...args], look }: Step,
+    { session, hostPrivate, prepared }: {
+      readonly session: string;
+      readonly hostPrivate: string;
+      readonly prepared: Promise<Needs>;
+    },
+  ): Promise<Confined> {
     const env = {
-      ...settings.env,
       UV_CACHE_DIR: `${session}/cache`,
       UV_CONFIG_FILE: `${session}/uv.toml`,
       UV_LINK_MODE: "copy", // between folders that are mounts of their own
@@ -483,12 +505,14 @@ export class PackageFolder {
         !/^(PIP|UV)_/i.test(name)
       );
       const path = await trustedPath(hostPath());
+      await prepared;
       return {
         command: namedProgram(command),
         args,
         env: { ...Object.fromEntries(own), PATH: path, ...env },
       };
     }
+    if (look === undefined) await prepared;
     const { prefix, basePrefix, executable } = this.#python;
     return await confine({
       command: [command, ...args],
@@ -510,11 +534,11 @@ export class PackageFolder {
             pythonFolders(folder, this.#workspace)
           ),
         )).flat(),
-        ...await existing([uv, ...settings.paths]),
+        ...await existing([uv]),
         ...this.shared, // checked before, and not links
       ],
+      ...(look === undefined ? {} : { needs: prepared }),
       hostPrivate,
-      hosts,
       config: await this.#config(),
     }, { log: this.#log, signal });
   }
@@ -523,16 +547,21 @@ export class PackageFolder {
     const { signal, onLine, timeoutMs } = job;
     await using folder = await PrivateFolder.create(this.#log);
     await using host = await HeldFolder.create({ log: this.#log }); // for one sandbox only
-    const launch = await this.#launch(job, step, {
-      session: folder.path,
-      hostPrivate: host.path,
-    });
+    const session = folder.path;
+    const failed = new AbortController();
+    const looking = { session, signal: anySignal(signal, failed.signal) };
+    const prepared = this.#prepare(step, looking);
+    const settled = prepared.then(() => {}, () => {}); // its error is reported where it is awaited
+    await using looked = new AsyncDisposableStack();
+    looked.defer(() => settled);
+    looked.defer(() => failed.abort());
+    const launch = await this.#launch(job, step, { session, hostPrivate: host.path, prepared });
     const output = new OutputTail(MAX_OUTPUT_BYTES);
     await using group = new LimitedTogether(); // disposed after its processes
     // It has no state to save, so it gets little time to end.
     await using process = ManagedProcess.spawn({
       ...launch,
-      cwd: folder.path, // files in the workspace must not affect it
+      cwd: session, // files in the workspace must not affect it
       onStderr: (line) => {
         output.keep(line);
         onLine(line);
@@ -547,6 +576,11 @@ export class PackageFolder {
         for (const line of output.push(chunk)) onLine(line);
       }
     })();
+    if (launch.settings !== undefined) {
+      const settings = new TextEncoder().encode(await launch.settings);
+      await process.pipes.write(settings).catch(() => {}); // it has ended, and said why
+      await process.pipes.end();
+    }
     const deadline = AbortSignal.timeout(timeoutMs);
     try {
       const { exitCode } = await abortable(process.exited, anySignal(deadline, signal));

@@ -59,8 +59,9 @@ def closure(names, known):
 
 
 class Installer:
-    def __init__(self, settings, options):
-        self.uv, self.options, self.site = settings["uv"], options, Path(settings["site"])
+    def __init__(self, settings):
+        self.uv, self.options = settings["uv"], settings["options"]
+        self.site = Path(settings["site"])
         self.prefix = self.site.parents[2]
         self.requirements = settings["requirements"]
         self.names = {normalized(name) for name in settings["names"]}
@@ -198,7 +199,9 @@ def pass_on(lines, without):
 
 
 def main():
-    installer = Installer(json.loads(sys.argv[1]), sys.argv[2:])
+    order = json.loads(Path("install.json").read_text())
+    os.environ.update(order["env"])
+    installer = Installer(order)
     installer.make_view()
     plan = installer.plan()
     if plan is None or (plan and "--offline" in installer.options):
