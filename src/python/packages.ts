@@ -107,6 +107,8 @@ interface Sources {
 interface StepEnd {
   readonly exitCode: number | null;
   readonly output: string;
+  /** The last line of its stdout. */
+  readonly lastLine: string;
 }
 
 /** Settings for installing without an index. */
@@ -288,11 +290,8 @@ export class PackageFolder {
   ): Promise<string> {
     const what = requirements.map(({ text }) => text).join(" ");
     return await this.#change(`${what} was not installed`, options, async (job) => {
-      const before = await this.list();
       const end = await this.#findOrFetch(job, requirements);
-      if (end.exitCode !== 0) return end;
-      const summary = [...await this.#outcome(requirements, before), ...keptBy(end.output)];
-      return { ...end, output: summary.join("; ") || `${what} is installed` };
+      return end.exitCode === 0 ? { ...end, output: end.lastLine } : end;
     });
   }
 
@@ -308,41 +307,6 @@ export class PackageFolder {
       }
     }
     return await this.#fetch(job, requirements);
-  }
-
-  /** The changes of an installation, and the requirements that were met already. */
-  async #outcome(
-    requirements: readonly Requirement[],
-    before: readonly InstalledPackage[],
-  ): Promise<string[]> {
-    const after = await this.list();
-    const old = new Set(before.map(titleOf));
-    const fresh = after.filter((one) => !old.has(titleOf(one)));
-    const asked = fresh.filter(({ requested }) => requested);
-    const others = fresh.length - asked.length;
-    const count = others === 0 ? [] : [`${others} package${others === 1 ? "" : "s"}`];
-    const need = asked.length === 0
-      ? ""
-      : asked.length === 1
-      ? " that it needs"
-      : " that they need";
-    const installed = [
-      ...(asked.length === 0 ? [] : [asked.map(titleOf).join(", ")]),
-      ...count.map((count) => count + need),
-    ].join(" and ");
-    const names = new Set(fresh.map(({ name }) => normalized(name)));
-    const present = await this.#present();
-    const there = requirements.flatMap(({ name }) => {
-      const known = name === undefined ? undefined : normalized(name);
-      if (known === undefined || names.has(known)) return [];
-      return `${known} ${present.get(known) ?? ""}`.trimEnd();
-    });
-    return [
-      ...(installed === "" ? [] : [`Installed ${installed}`]),
-      ...(there.length === 0
-        ? []
-        : [`${there.join(", ")} ${there.length === 1 ? "is" : "are"} already there`]),
-    ];
   }
 
   /** Removes packages, but not their dependencies. */
@@ -376,15 +340,10 @@ export class PackageFolder {
 
   /** Whether packages with these names are there, in whichever version. */
   async #has(requirements: readonly Requirement[]): Promise<boolean> {
-    const present = await this.#present();
-    return requirements.every(({ name }) => name !== undefined && present.has(normalized(name)));
-  }
-
-  /** The versions of all packages that code has, by their normalized names. */
-  async #present(): Promise<ReadonlyMap<string, string>> {
     const own = sitePackagesOf(this.#python.prefix, this.#python);
-    const folders = [own, ...this.shared.toReversed(), this.path]; // the last counts most
-    return new Map((await Promise.all(folders.map(distributionsIn))).flat());
+    const found = await Promise.all([own, ...this.shared, this.path].map(distributionsIn));
+    const present = new Set(found.flat());
+    return requirements.every(({ name }) => name !== undefined && present.has(normalized(name)));
   }
 
   /** Installs the missing packages. */
@@ -571,9 +530,10 @@ export class PackageFolder {
     });
     const sandboxed = this.#options.sandbox !== false;
     if (sandboxed) group.take(process.pid, effectiveLimits(undefined, { sandboxed }), this.#log);
+    let lastLine = "";
     const said = (async () => {
       for await (const chunk of bytesOf(process.pipes)) {
-        for (const line of output.push(chunk)) onLine(line);
+        for (const line of output.push(chunk)) onLine(lastLine = line);
       }
     })();
     if (launch.settings !== undefined) {
@@ -585,12 +545,12 @@ export class PackageFolder {
     try {
       const { exitCode } = await abortable(process.exited, anySignal(deadline, signal));
       await said;
-      return { exitCode, output: output.text };
+      return { exitCode, output: output.text, lastLine };
     } catch (error) {
       if (error !== deadline.reason || !deadline.aborted) throw error;
       const ended = `The installer was stopped because it took more than ${timeoutMs / 1000} s`;
       onLine(ended);
-      return { exitCode: null, output: `${output.text}${ended}\n` };
+      return { exitCode: null, output: `${output.text}${ended}\n`, lastLine };
     }
   }
 }
@@ -672,27 +632,13 @@ function hasManagedDirectory(): boolean {
   return hostEnv("XDG_CACHE_HOME")?.startsWith("/") === true || Boolean(hostEnv("HOME"));
 }
 
-/** The normalized names of the packages in a folder, and their versions. */
-async function distributionsIn(folder: string): Promise<[name: string, version: string][]> {
+/** The normalized names of the packages in a folder. */
+async function distributionsIn(folder: string): Promise<string[]> {
   const names = await ifPresent(Array.fromAsync(Deno.readDir(folder), ({ name }) => name)) ?? [];
-  return names.flatMap((name): [string, string][] => {
-    const [, project, version] = /^([^-]+)-([^-]+)(?:-py.+)?\.(?:dist|egg)-info$/.exec(name) ??
-      [];
-    return project === undefined || version === undefined ? [] : [[normalized(project), version]];
+  return names.flatMap((name) => {
+    const [, project] = /^([^-]+)-[^-]+(?:-py.+)?\.(?:dist|egg)-info$/.exec(name) ?? [];
+    return project === undefined ? [] : [normalized(project)];
   });
-}
-
-function titleOf({ name, version }: InstalledPackage): string {
-  return `${name} ${version}`;
-}
-
-/** The report of `install.py` on packages that running kernels have imported in an older version. */
-function keptBy(output: string): string[] {
-  const lines = output.matchAll(
-    /^Running kernels keep ([\w.-]+ [\w.!+-]+) until they are reset$/gm,
-  );
-  const kept = Array.from(lines, ([, title]) => title);
-  return kept.length === 0 ? [] : [`running kernels keep ${kept.join(", ")} until they are reset`];
 }
 
 /** The real paths of the paths that exist. */
