@@ -69,8 +69,6 @@ export interface PackageFolderOptions {
 export interface InstallOptions {
   /** Stops the installation. Packages installed before stay. */
   readonly signal?: AbortSignal;
-  /** The time limit for the installer; half an hour by default. */
-  readonly timeoutMs?: number;
   /** Receives each line that the installer writes. */
   readonly onLine?: (line: string) => void;
 }
@@ -85,7 +83,6 @@ interface Job {
   readonly uv: ProgramPath;
   readonly signal: AbortSignal;
   readonly onLine: (line: string) => void;
-  readonly timeoutMs: number;
 }
 
 /** An installer's command line, and its needs. */
@@ -118,6 +115,8 @@ const OFFLINE: IndexSettings = indexSettings({ pip: { "no-index": "true" } });
 const DRIVER = "install.py";
 
 const MAX_OUTPUT_BYTES = 16 * 1024;
+/** The time limit for an installer. */
+const MAX_MS = 30 * 60_000;
 /** A package that every index has, and that a build from a repository may need. */
 const BUILD_BACKEND = "setuptools";
 
@@ -327,12 +326,11 @@ export class PackageFolder {
   /** Makes one change at a time: two would mix their files. */
   async #change(
     failure: string,
-    { signal = new AbortController().signal, onLine = () => {}, timeoutMs = 30 * 60_000 }:
-      InstallOptions,
+    { signal = new AbortController().signal, onLine = () => {} }: InstallOptions,
     change: (job: Job) => Promise<StepEnd>,
   ): Promise<string> {
     using _turn = await this.#turns.acquire(signal);
-    const job = { uv: await this.#uv(), signal, onLine, timeoutMs };
+    const job = { uv: await this.#uv(), signal, onLine };
     const { exitCode, output } = await change(job);
     if (exitCode === 0) return output;
     throw new PackageInstallError(failure, output);
@@ -503,7 +501,7 @@ export class PackageFolder {
   }
 
   async #run(job: Job, step: Step): Promise<StepEnd> {
-    const { signal, onLine, timeoutMs } = job;
+    const { signal, onLine } = job;
     await using folder = await PrivateFolder.create(this.#log);
     await using host = await HeldFolder.create({ log: this.#log }); // for one sandbox only
     const session = folder.path;
@@ -541,14 +539,14 @@ export class PackageFolder {
       await process.pipes.write(settings).catch(() => {}); // it has ended, and said why
       await process.pipes.end();
     }
-    const deadline = AbortSignal.timeout(timeoutMs);
+    const deadline = AbortSignal.timeout(MAX_MS);
     try {
       const { exitCode } = await abortable(process.exited, anySignal(deadline, signal));
       await said;
       return { exitCode, output: output.text, lastLine };
     } catch (error) {
       if (error !== deadline.reason || !deadline.aborted) throw error;
-      const ended = `The installer was stopped because it took more than ${timeoutMs / 1000} s`;
+      const ended = "The installer was stopped because it took more than half an hour";
       onLine(ended);
       return { exitCode: null, output: `${output.text}${ended}\n`, lastLine };
     }
