@@ -19,7 +19,7 @@ import { ifPresent } from "../files/safe.ts";
 import { abandonedIn, isThere, nameFor, WORKSPACE } from "../files/workspace_folders.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
-import { readOwnConfig, type SandboxConfig } from "../sandbox/config.ts";
+import { userConfig } from "../sandbox/config.ts";
 import { confine, type Confined, type Needs } from "../sandbox/confine.ts";
 import { pythonFolders } from "../sandbox/installation.ts";
 import { effectiveLimits, LimitedTogether } from "../sandbox/limits.ts";
@@ -340,7 +340,7 @@ export class PackageFolder {
   async #has(requirements: readonly Requirement[]): Promise<boolean> {
     const own = sitePackagesOf(this.#python.prefix, this.#python);
     const found = await Promise.all([own, ...this.shared, this.path].map(distributionsIn));
-    const present = new Set(found.flat());
+    const present = new Set(found.flat().map(({ name }) => normalized(name)));
     return requirements.every(({ name }) => name !== undefined && present.has(normalized(name)));
   }
 
@@ -417,15 +417,6 @@ export class PackageFolder {
     return [...new Set([...hosts, ...files.flat(), ...repositories])];
   }
 
-  async #config(): Promise<SandboxConfig | undefined> {
-    const { sandbox = true } = this.#options;
-    if (typeof sandbox === "boolean") return undefined;
-    const { config, project, allowUnsafe = false } = sandbox;
-    return typeof config === "string"
-      ? await readOwnConfig(config, { allowUnsafe, workspace: this.#workspace, project })
-      : config;
-  }
-
   /** Looks for what an installer needs, and writes that where it reads it. */
   async #prepare(
     { order, look }: Step,
@@ -457,7 +448,8 @@ export class PackageFolder {
       UV_NO_PROGRESS: "1",
       UV_PYTHON_DOWNLOADS: "never",
     };
-    if (this.#options.sandbox === false) {
+    const { sandbox } = this.#options;
+    if (sandbox === false) {
       const own = Object.entries(installerEnvironment()).filter(([name]) =>
         !/^(PIP|UV)_/i.test(name)
       );
@@ -496,7 +488,7 @@ export class PackageFolder {
       ],
       ...(look === undefined ? {} : { needs: prepared }),
       hostPrivate,
-      config: await this.#config(),
+      config: typeof sandbox === "object" ? await userConfig(sandbox, this.#workspace) : {},
     }, { log: this.#log, signal });
   }
 
@@ -556,14 +548,9 @@ export class PackageFolder {
 /** Lists the packages in folders by name. */
 export async function listPackages(folders: readonly string[]): Promise<InstalledPackage[]> {
   const found: InstalledPackage[] = [];
-  for (const folder of folders) {
-    for await (const { name, isDirectory } of Deno.readDir(folder)) {
-      const [, project, version] = /^([^-]+)-([^-]+)\.dist-info$/.exec(name) ?? [];
-      if (!isDirectory || project === undefined || version === undefined) continue;
-      const marker = join(folder, name, "REQUESTED"); // PEP 376
-      const requested = await Deno.lstat(marker).then(() => true, () => false);
-      found.push({ name: project.replaceAll("_", "-"), version, requested });
-    }
+  for (const { name, version, path } of (await Promise.all(folders.map(distributionsIn))).flat()) {
+    const requested = await isThere(join(path, "REQUESTED")); // PEP 376
+    found.push({ name: name.replaceAll("_", "-"), version, requested });
   }
   return found.toSorted((a, b) => a.name < b.name ? -1 : 1);
 }
@@ -630,12 +617,17 @@ function hasManagedDirectory(): boolean {
   return hostEnv("XDG_CACHE_HOME")?.startsWith("/") === true || Boolean(hostEnv("HOME"));
 }
 
-/** The normalized names of the packages in a folder. */
-async function distributionsIn(folder: string): Promise<string[]> {
-  const names = await ifPresent(Array.fromAsync(Deno.readDir(folder), ({ name }) => name)) ?? [];
-  return names.flatMap((name) => {
-    const [, project] = /^([^-]+)-[^-]+(?:-py.+)?\.(?:dist|egg)-info$/.exec(name) ?? [];
-    return project === undefined ? [] : [normalized(project)];
+/** The packages in a folder, as their own folders name them. */
+async function distributionsIn(
+  folder: string,
+): Promise<{ readonly name: string; readonly version: string; readonly path: string }[]> {
+  const files = await ifPresent(Array.fromAsync(Deno.readDir(folder))) ?? [];
+  return files.flatMap((file) => {
+    const [, name, version] = /^([^-]+)-([^-]+)(?:-py.+)?\.(?:dist|egg)-info$/.exec(file.name) ??
+      [];
+    return name === undefined || version === undefined
+      ? []
+      : [{ name, version, path: join(folder, file.name) }];
   });
 }
 
