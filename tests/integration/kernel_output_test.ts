@@ -319,7 +319,7 @@ for i in range(4000):
 });
 
 Deno.test("A value that is too large for a message does not cost the kernel", async (t) => {
-  await using kernel = await TestKernel.start({ spareKernel: false });
+  await using kernel = await TestKernel.start();
   const { client } = kernel;
   await client.execute("a = 5").result;
 
@@ -393,7 +393,6 @@ threading.Thread(target=work).start()`).result;
 
 Deno.test("With a raised limit the whole output is in memory", async () => {
   await using kernel = await TestKernel.start({ maxOutputBytes: 100 * 1024 ** 2 });
-  assertEquals((await kernel.text("print('x' * 20_000_000)"))?.length, 20_000_000);
   assertEquals((await kernel.text("for i in range(200_000): print(i)"))?.length, 1_288_889);
 });
 
