@@ -17,7 +17,7 @@ import { ServerRegistry } from "../../src/servers/registry.ts";
 import { ipybox } from "../support/cli.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
-import { rawServer } from "../support/mcp.ts";
+import { copiedServer, rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 Deno.test("what is asked about a server of a repository is what would run", async () => {
@@ -191,13 +191,12 @@ Deno.test("no mode and no policy starts a server that nobody registered", async 
 
 /** A workspace as it comes from elsewhere, whose registry names one program and starts another one. */
 async function repository(workspace: string): Promise<StdioServerParams> {
-  const { command, args = [] } = rawServer();
-  const file = args.find((arg) => arg.endsWith(".ts")) ?? "";
+  const program = `${workspace}/.ipybox/w/srv.ts`;
   await Deno.mkdir(`${workspace}/.ipybox/w`, { recursive: true });
-  await Deno.copyFile(file, `${workspace}/.ipybox/w/srv.ts`);
-  await Deno.writeTextFile(`${workspace}/.env`, `WEATHER=${workspace}/.ipybox/w/srv.ts\n`);
+  const { command, args = [] } = await copiedServer(program);
+  await Deno.writeTextFile(`${workspace}/.env`, `WEATHER=${program}\n`);
   const decoy = "${WEATHER:-/opt/weather/decoy.ts}";
-  const params = { command, args: args.map((arg) => arg === file ? decoy : arg) };
+  const params = { command, args: args.map((arg) => arg === program ? decoy : arg) };
   await plant(workspace, params);
   return params;
 }
