@@ -125,7 +125,7 @@ print(os.environ["PATH"].split(":")[-1] == os.path.dirname(cow))
 try: open(cow, "a")
 except OSError as error: print(error.strerror)
 print(open(cow).readline())`);
-  const [moo, bin, isLast, change, start] = printed.split("\n");
+  const [moo, bin, isLast, change, start] = printed.split(/\r?\n/);
   assertEquals([moo, bin, isLast, change], ["moo", "bin", "True", "Read-only file system"]);
   // After an upgrade, the kernels' Python is in another folder.
   assertEquals(start, "#!/usr/bin/env python");
