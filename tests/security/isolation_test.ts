@@ -1,11 +1,7 @@
 /** What is kept from other kernels, and from code that looks for tokens. */
 import { assertEquals, assertMatch } from "@std/assert";
-import { ToolServer } from "../../src/calls/tool_server.ts";
-import { silentLogger } from "../../src/base/log.ts";
 import { follow } from "../support/executor.ts";
-import { rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
-import { callDoor } from "../support/door.ts";
 import { attack, DENIED, Siege } from "./siege.ts";
 import { stateOf } from "../support/workspace_state.ts";
 
@@ -61,20 +57,6 @@ attempt("application", lambda: ask(${port}, "GET", "/servers", token="${token}",
     await mine.checkDecisions(0);
     await other.checkDecisions(0);
   });
-});
-
-Deno.test("A24: the token of one kernel opens no other one's door", async () => {
-  await using one = await ToolServer.start({ servers: { raw: rawServer() }, log: silentLogger });
-  await using other = await ToolServer.start({ servers: { raw: rawServer() }, log: silentLogger });
-  for (const { token } of [one.kernelDoor, one.applicationDoor]) {
-    const response = await fetch(new URL("/status", other.applicationDoor.url), {
-      headers: { authorization: `Bearer ${token}` },
-    });
-    await response.text();
-    assertEquals(response.status, 401);
-    const answer = await callDoor(other.kernelDoor, "run", "{}", { token });
-    assertEquals(answer, { refused: "Wrong token" });
-  }
 });
 
 Deno.test("A7: no file that code in the sandbox can read has a token of the host", async () => {
