@@ -72,8 +72,9 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
 }
 
 async function decide(request: ApprovalRequest, io: CommandIo): Promise<void> {
-  if (io.interactive) await new TerminalApprover(io, "").decide(request);
-  else await request.reject("there is no terminal to ask on");
+  if (io.interactive) return await new TerminalApprover(io, "").decide(request);
+  const reason = "there is no terminal to ask on";
+  request.withdraw({ accepted: false, type: "approval_unavailable", reason });
 }
 
 /** Ensures that a server is registered and can have a login. */

@@ -61,14 +61,15 @@ export class PageAsker {
     this.#link.refresh();
   }
 
-  /** Leaves a request to the page; if nobody is there, it is refused, and the reason returned. */
+  /** Leaves a request to the page; if nobody is there, it is withdrawn, and the reason returned. */
   async decide(request: PersonRequest, isUnasked = false): Promise<string | undefined> {
     let why: string | undefined;
     await this.#leave(request, (instruction) => {
-      why = unasked(isUnasked) + instruction;
-      if (request instanceof ElicitationRequest) {
-        request.answer({ action: "decline" }, "approval_unavailable");
-      } else void request.reject(why);
+      const reason = unasked(isUnasked) + instruction;
+      const type = "approval_unavailable";
+      if (request instanceof ElicitationRequest) request.answer({ action: "decline" }, type);
+      else request.withdraw({ accepted: false, type, reason });
+      why = reason;
     });
     return why;
   }
@@ -79,16 +80,10 @@ export class PageAsker {
     signal: AbortSignal,
     isUnasked = false,
   ): Promise<ApprovalResponse> {
-    const approver = (request: ApprovalRequest) => this.decideChange(request, isUnasked);
+    const approver = async (request: ApprovalRequest) => {
+      await this.decide(request, isUnasked);
+    };
     return await this.#page.ask(call, { signal, approver });
-  }
-
-  /** Leaves a change of the setup to the page; if nobody is there, the request is withdrawn. */
-  async decideChange(request: ApprovalRequest, isUnasked = false): Promise<void> {
-    await this.#leave(request, (why) => {
-      const reason = unasked(isUnasked) + why;
-      request.withdraw({ accepted: false, type: "approval_unavailable", reason });
-    });
   }
 
   async #leave(request: PersonRequest, refuse: (reason: string) => void): Promise<void> {

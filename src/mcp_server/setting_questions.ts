@@ -116,7 +116,7 @@ export class SettingQuestions {
       }
       if (answer === true) await request.accept();
       else if (answer === false) await request.reject();
-      else if (page.state !== "away") await asker.decideChange(request, hasForms);
+      else if (page.state !== "away") await asker.decide(request, hasForms);
       else request.withdraw({ accepted: false, type: "approval_unavailable", reason: "No page" });
       await request.response;
     }

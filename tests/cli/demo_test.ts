@@ -31,7 +31,7 @@ Deno.test("ipybox demo without a terminal and without --yes refuses the calls", 
   assertEquals({ code, stdout }, { code: 1, stdout: "" }, stderr);
   assertMatch(
     stderr,
-    /everything\.get-structured-content was refused: there is no terminal to ask on \(--yes allows calls\)$/m,
+    /everything\.get-structured-content could not be approved: there is no terminal to ask on \(--yes allows calls\)$/m,
   );
   assertEquals((await filesBelow(workspace.path)).has(".ipybox/mcp.json"), true);
 });

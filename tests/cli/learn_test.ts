@@ -24,7 +24,7 @@ Deno.test("ipybox tools --learn calls what only reads and has examples", async (
     assertStringIncludes(stderr, "12 of 13 tools do not declare their results; 4 of them are");
     assertStringIncludes(
       stderr,
-      "raw.look was refused: there is no terminal to ask on (--approve allow allows calls)",
+      "raw.look could not be approved: there is no terminal to ask on (--approve allow allows calls)",
     );
     assertEquals(await called(), []);
   });

@@ -18,7 +18,10 @@ Deno.test("ipybox mcp refuses what needs approval where the client cannot ask", 
       code: `${RAW}raw.run_sync("count")`,
     });
     assertEquals(isError, false); // the code raised it
-    assertMatch(text, /ApprovalRejectedError: .*no approval page is open.*http:\/\/127\.0\.0\.1:/);
+    assertMatch(
+      text,
+      /ApprovalUnavailableError: .*no approval page is open.*http:\/\/127\.0\.0\.1:/,
+    );
   });
 
   await step("a registration, and says what the user can run", async () => {
@@ -73,7 +76,7 @@ Deno.test("ipybox mcp goes on where a client of the older era fails to ask", asy
   const { text } = await host.call("execute_ipython_cell", {
     code: `${RAW}raw.run_sync("count")`,
   });
-  assertMatch(text, /ApprovalRejectedError: .*no approval page is open.*http:\/\/127\.0\.0\.1:/);
+  assertMatch(text, /ApprovalUnavailableError: .*no approval page is open.*http:\/\/127\.0\.0\.1:/);
   assertEquals(await host.execute("print(6 * 7)"), "42"); // does not wait for the first
   const { isError } = await host.call("register_mcp_server", {
     server_name: "x",

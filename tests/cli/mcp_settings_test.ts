@@ -93,7 +93,7 @@ const NOT_IN_FORCE = "[Not in force, as the user has not accepted it: ";
 
 /** Whether the code ran without the settings, and the model learns which these are. */
 function assertWithout(text: string, files: string): void {
-  assertMatch(text, /^None ApprovalRejectedError\n/);
+  assertMatch(text, /^None Approval(?:Rejected|Unavailable)Error\n/);
   assertStringIncludes(text, `${NOT_IN_FORCE}${files}]`);
 }
 

@@ -132,7 +132,7 @@ except Exception as error: print(type(error).__name__, error)`);
         code: `${RAW}raw.run_sync("count")`,
       });
       assertEquals([isError, asked().length], [false, 1]);
-      assertStringIncludes(text, "ApprovalRejectedError");
+      assertStringIncludes(text, "ApprovalUnavailableError");
     });
 
     await step("calls at once are all asked about", async () => {

@@ -2,6 +2,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { ConfigError } from "../../src/base/errors.ts";
 import { TestExecutor } from "../support/executor.ts";
+import { rawServer } from "../support/mcp.ts";
 import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { rejection, until } from "../support/wait.ts";
@@ -97,6 +98,43 @@ Deno.test("code elsewhere sees of a home that is Python's folder only what Pytho
   const code = `import os; print(*sorted(os.listdir("${home}")))`;
   const { text } = await started.executor.execute(code);
   assertEquals(text?.trim().split(" ").filter((name) => !parts.includes(name)), []);
+});
+
+Deno.test("no secret of the host or of its servers goes where code runs elsewhere", async () => {
+  const secret = crypto.randomUUID();
+  Deno.env.set("IPYBOX_TEST_SECRET_ELSEWHERE", `of the host ${secret}`);
+  await using far = await TempFolder.create();
+  const env = { KEY: `of a server ${secret}`, HOSTS: "${IPYBOX_TEST_SECRET_ELSEWHERE}" };
+  await using started = await TestExecutor.start({
+    placement: walled(`${far.path}/work`),
+    kernelEnv: { GIVEN: "to code" },
+    approval: "allow",
+  });
+  const { executor, workspace } = started;
+  await Deno.writeTextFile(`${workspace}/.env`, `X=of the workspace ${secret}`);
+  await executor.registerServer("raw", { ...rawServer(), env });
+  const { text } = await executor.execute(`
+import os, pathlib
+from mcptools.raw import echo
+print("said" in str(echo.run(echo.Params(text="said"))), os.environ["GIVEN"])
+wanted = "${[...secret].reverse().join("")}"[::-1].encode()
+found, seen = [], 0
+places = ["/proc", "/tmp", "/run", "/dev/shm", os.getcwd(), os.environ["HOME"], "${far.path}"]
+for place in [*places, *os.environ["PYTHONPATH"].split(":")]:
+    for folder, _, names in os.walk(place):
+        for name in names:
+            path = pathlib.Path(folder, name)
+            if place == "/proc" and name not in ("environ", "cmdline"):
+                continue
+            try:
+                if place == "/proc" or path.is_file() and path.stat().st_size < 1_000_000:
+                    seen += 1
+                    if wanted in path.read_bytes():
+                        found.append(str(path))
+            except OSError:
+                pass
+print(seen > 10, found)`);
+  assertEquals(text, "True to code\nTrue []");
 });
 
 Deno.test("code elsewhere cannot write to the home directory, or to other sessions", async () => {

@@ -27,14 +27,15 @@ export class TerminalApprover {
     this.#turns = turns;
   }
 
-  /** Decides a call. Without a terminal, it is refused. */
+  /** Decides a call. Without a terminal, it is refused, which nobody decided. */
   async decide(request: ApprovalRequest): Promise<void> {
     const signal = anySignal(request.signal, this.#io.signal);
     if (!this.#io.interactive) {
       const allow = isShell(request)
         ? "--approve-shell allow allows commands"
         : `${this.#toAllow} allows calls`;
-      await request.reject(`there is no terminal to ask on (${allow})`);
+      const reason = `there is no terminal to ask on (${allow})`;
+      request.withdraw({ accepted: false, type: "approval_unavailable", reason });
       return;
     }
     this.#waiting++;
