@@ -191,7 +191,13 @@ const sessions: Readonly<Record<string, readonly Case[]>> = {
         [QUESTION, "n not now\n"],
         ["In [4]: ", LEAVE],
       ],
-      shown: ["  | raw.count()\n", "it is 1\n", "ApprovalRejectedError", "refused: not now"],
+      shown: [
+        "\nYou pressed that key before",
+        "  | raw.count()\n",
+        "it is 1\n",
+        "ApprovalRejectedError",
+        "refused: not now",
+      ],
       hidden: ["NameError", "it is 2"],
     },
     {
