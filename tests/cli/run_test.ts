@@ -145,7 +145,9 @@ const cases: readonly Case[] = [
     args: ["-c", CALL],
     code: 1,
     stdout: "",
-    stderr: ["was refused: there is no terminal to ask on (--approve allow allows calls)"],
+    stderr: [
+      "was refused: there is no terminal to ask on (--page asks in a browser, --approve allow allows calls)",
+    ],
   },
   {
     name: "text that is cut in results is in a file, which is named",
