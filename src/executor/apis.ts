@@ -17,7 +17,7 @@ import type { ConnectOptions } from "../mcp/connect.ts";
 import { checkServerName, type ServerParams } from "../mcp/params.ts";
 import { withShapes } from "../servers/shapes.ts";
 
-interface ServerApisOptions extends ConnectOptions {
+interface ServerApisOptions extends Pick<ConnectOptions, "log"> {
   /** The workspace, as an absolute path without symbolic links. */
   readonly workspace: string;
   readonly runner: ToolRunner;
