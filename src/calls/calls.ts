@@ -323,9 +323,9 @@ export class Calls {
     const file = quoted(path.slice(0, 100));
     if (this.#notes.length >= MAX_NOTES) return;
     this.#notes.push(
-      `[ipybox] ${file} is in a folder of MCP server "${serverName}" that code cannot read. To get ` +
-        "its files into the workspace, the user can register it with its option for their folder, such as " +
-        "--output-dir '${workspaceFolder}/output'",
+      `[ipybox] ${file} is in a folder of MCP server "${serverName}" that code cannot read, and ` +
+        "that is removed with it. To keep its files, the user can register it with a folder of the workspace, " +
+        "such as --output-dir '${workspaceFolder}/output'",
     );
   }
 

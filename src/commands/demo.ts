@@ -94,7 +94,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const isOwn = parsed.value("workspace") !== undefined;
   const workspace = isOwn ? await workspaceOf(parsed) : join(folder.path, "workspace");
   if (!isOwn) await Deno.mkdir(workspace);
-  const approver = new TerminalApprover(io, "--yes");
+  const approver = new TerminalApprover(io, "--yes allows calls");
   await using executor = await CodeExecutor.start({
     ...kernelOptions(parsed, io, workspace),
     signal: io.signal,

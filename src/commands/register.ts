@@ -196,6 +196,11 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
         `${name} has the whole workspace as an argument: its tools may read and change your settings ` +
           "and secrets there (.ipybox/, .env). Give it a subfolder, such as '${workspaceFolder}/data'",
       );
+    } else if (namesOwnFolder(params)) {
+      io.err(
+        `${name} starts in an empty folder, which is removed with it, and what its tools write to "." is ` +
+          "lost. Give it a folder of the workspace, such as '${workspaceFolder}/data'",
+      );
     }
   }
 }
@@ -232,6 +237,12 @@ function namesWorkspace(params: ServerParams, workspace: string): boolean {
     if (!isAbsolute(path) && (cwd === undefined || !/^\.{1,2}(\/|$)/.test(path))) return false;
     return isInside(workspace, resolve(workspace, cwd ?? "", path));
   });
+}
+
+/** Whether a local server is given the empty folder that it starts in. */
+function namesOwnFolder(params: ServerParams): boolean {
+  return "command" in params && params.cwd === undefined &&
+    (params.args ?? []).some((arg) => /^(--?[\w-]+=)?\.\/?$/.test(arg));
 }
 
 /** Whether two registrations differ at most in the time limit of the start. */

@@ -67,7 +67,10 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   }
   const name = await sessionNameOf(parsed);
   const workspace = await workspaceOf(parsed);
-  const options = await executorOptions(parsed, io, workspace);
+  const options = {
+    ...await executorOptions(parsed, io, workspace),
+    installer: "session",
+  } as const;
   const { names } = await ServerRegistry.open({ workspace });
   io.err(
     [

@@ -107,7 +107,8 @@ export function followOptions(
   io: CommandIo,
   executor: CodeExecutor,
 ): RunActionOptions {
-  const options = { io, json: parsed.has("json"), exits: true, ...askAtTerminal(io) };
+  const asked = askAtTerminal(io, "--page asks in a browser, --approve allow allows calls");
+  const options = { io, json: parsed.has("json"), exits: true, ...asked };
   if (!parsed.has("page")) return options;
   const page = new PageApprover(io, executor.page);
   const decide = (request: PersonRequest) => page.decide(request);

@@ -6,8 +6,8 @@ import { z } from "zod";
  */
 export type ShellGuard = "none" | "approval" | "escape";
 
-/** How the reader of code's output installs packages: by ipybox's command, its MCP tool or a method. */
-export type Installer = "command" | "tool" | "method";
+/** How the reader of code's output installs packages: by a command, in a session, by a tool or a method. */
+export type Installer = "command" | "session" | "tool" | "method";
 
 /** The kernel's configuration, sent once before any code runs in it. */
 export interface BootstrapConfig {

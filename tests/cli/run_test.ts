@@ -147,7 +147,7 @@ const cases: readonly Case[] = [
     stdout: "",
     stderr: [
       "ApprovalUnavailableError: ",
-      "could not be approved: there is no terminal to ask on (--approve allow allows calls)",
+      "could not be approved: there is no terminal to ask on (--page asks in a browser, --approve allow allows calls)",
     ],
   },
   {

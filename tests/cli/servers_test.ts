@@ -347,20 +347,23 @@ function unusedPort(): number {
   return listener.addr.port;
 }
 
-Deno.test("ipybox register warns about a server that gets the whole workspace", async () => {
+Deno.test("ipybox register warns about a server that gets the whole workspace, or only its own folder", async () => {
   await using workspace = await TempFolder.create();
   const cwd = workspace.path;
   for (
     const [argument, warns] of [
-      ["${workspaceFolder}", true],
-      [`--root=${cwd}/`, true],
-      ["/", true],
-      ["${workspaceFolder}/data", false],
-      [".", false], // it starts in an empty folder
+      ["${workspaceFolder}", "raw has the whole workspace"],
+      [`--root=${cwd}/`, "raw has the whole workspace"],
+      ["/", "raw has the whole workspace"],
+      ["${workspaceFolder}/data", undefined],
+      [".", "raw starts in an empty folder"],
+      ["--root=./", "raw starts in an empty folder"],
+      ["a.", undefined],
     ] as const
   ) {
     const line = ["register", "raw", "--force", ...RAW, "/dev/null", argument];
     const { code, stderr } = await ipybox(line, { cwd });
-    assertEquals([code, stderr.includes("raw has the whole workspace")], [0, warns], stderr);
+    const warning = /^raw (has the whole workspace|starts in an empty folder)/m.exec(stderr)?.[0];
+    assertEquals([code, warning], [0, warns], stderr);
   }
 });

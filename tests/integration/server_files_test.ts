@@ -34,9 +34,9 @@ Deno.test("a result that names a file in the server's own folder is explained, o
     'write("other", "shot.png", "a.b " * 20 + "/etc/passwd ../x.y Saved as ./shot.png.")',
   ];
   const says = (file: string, server: string) =>
-    `[ipybox] '${file}' is in a folder of MCP server "${server}" that code cannot read. To get ` +
-    "its files into the workspace, the user can register it with its option for their folder, such as " +
-    "--output-dir '${workspaceFolder}/output'";
+    `[ipybox] '${file}' is in a folder of MCP server "${server}" that code cannot read, and ` +
+    "that is removed with it. To keep its files, the user can register it with a folder of the workspace, " +
+    "such as --output-dir '${workspaceFolder}/output'";
   assertEquals(await notesOf(test, named.join("\n")), [
     says("pages/first.yml", "raw"),
     says("shot.png", "other"),

@@ -166,9 +166,10 @@ function isYes(text: string): boolean {
 /** Creates handlers that ask the person the questions of code and servers, one at a time. */
 export function askAtTerminal(
   io: CommandIo,
+  instead = "--approve allow allows calls",
 ): Required<Pick<RunActionOptions, "decide" | "answer">> & Pick<RunActionOptions, "prompt"> {
   const turns = new Mutex();
-  const approver = new TerminalApprover(io, "--approve allow", turns);
+  const approver = new TerminalApprover(io, instead, turns);
   return {
     decide: (request) => approver.decide(request),
     answer: (request) => answerAtTerminal(request, { io, turns }),

@@ -17,13 +17,13 @@ import { terminalSize } from "../../base/terminal.ts";
 /** Asks the person at the terminal about calls, one at a time. */
 export class TerminalApprover {
   readonly #io: CommandIo;
-  readonly #toAllow: string;
+  readonly #instead: string;
   readonly #turns: Mutex;
   #waiting = 0;
 
-  constructor(io: CommandIo, toAllow: string, turns: Mutex = new Mutex()) {
+  constructor(io: CommandIo, instead: string, turns: Mutex = new Mutex()) {
     this.#io = io;
-    this.#toAllow = toAllow;
+    this.#instead = instead;
     this.#turns = turns;
   }
 
@@ -31,10 +31,8 @@ export class TerminalApprover {
   async decide(request: ApprovalRequest): Promise<void> {
     const signal = anySignal(request.signal, this.#io.signal);
     if (!this.#io.interactive) {
-      const allow = isShell(request)
-        ? "--approve-shell allow allows commands"
-        : `${this.#toAllow} allows calls`;
-      const reason = `there is no terminal to ask on (${allow})`;
+      const instead = isShell(request) ? "--approve-shell allow allows commands" : this.#instead;
+      const reason = `there is no terminal to ask on (${instead})`;
       request.withdraw({ accepted: false, type: "approval_unavailable", reason });
       return;
     }

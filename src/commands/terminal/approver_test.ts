@@ -233,7 +233,7 @@ async function ask(
     pattern,
     check: ({ n }) => n === "bad" ? "n must be a number" : undefined,
   });
-  await new TerminalApprover(io, "--approve allow").decide(request);
+  await new TerminalApprover(io, "--approve allow allows calls").decide(request);
   assertEquals(left, []);
   return { response: await request.response, questions, said };
 }

@@ -86,7 +86,7 @@ export class Terminal implements CommandIo, Disposable {
     for (;;) {
       this.errText(marked(question));
       if (await line.untilQuiet(stop)) break;
-      this.errText("You pressed that key before the question was shown. Please answer again.\n");
+      this.errText("\nYou pressed that key before the question was shown. Please answer again.\n");
     }
     const text = await answer;
     if (text === null) this.errText("\n");

@@ -60,6 +60,8 @@ def _how(packages: Sequence[str], installer: str) -> str:
     quoted = [f'"{package}"' for package in packages]
     if installer == "command":
         return f"To install {it}: ipybox install {shlex.join(packages)}"
+    if installer == "session":
+        return f"To install {it}: :install {' '.join(packages)}"
     if installer == "tool":
         return f"To install {it}: install_package with package_name {', then '.join(quoted)}"
     return f"To install {it}: executor.installPackages([{', '.join(quoted)}])"
