@@ -22,12 +22,12 @@ import { type ExactObject, isExactObject, sealObject, toExact } from "../json/ex
 import type { ConnectOptions } from "../mcp/connect.ts";
 import type { McpConnection, ServerDescription } from "../mcp/connection.ts";
 import type { CallToolOptions } from "../mcp/hooks.ts";
-import { presentSettings } from "../mcp/launch.ts";
 import { type ServerParams, type VariableLookup, variableLookup } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import { ToolChanges } from "../servers/changes.ts";
 import { callEvents, ServerEvents, serverHooks } from "../servers/events.ts";
 import { StartApproval } from "../servers/start_approval.ts";
+import type { StartEvidence } from "../servers/start_evidence.ts";
 import { McpPool } from "../servers/pool.ts";
 import { ResultShapes } from "../servers/shapes.ts";
 import { ServerRegistry } from "../servers/registry.ts";
@@ -64,12 +64,6 @@ export class ToolRunner implements AsyncDisposable {
    */
   readonly variables: VariableLookup | undefined;
 
-  /**
-   * The workspace's sandbox settings files for registered servers that existed at the start. Executed
-   * code cannot change them; newer files are refused.
-   */
-  readonly settingsFiles: readonly string[];
-
   /** @internal Counts the calls that wait for the start of their server. */
   readonly starting: Waiting;
 
@@ -83,12 +77,11 @@ export class ToolRunner implements AsyncDisposable {
   readonly #changes: ToolChanges;
 
   private constructor(registry: ServerRegistry, files: WorkspaceFiles, options: ToolRunnerOptions) {
-    const { variables, settingsFiles, consentFile } = files;
+    const { variables, consentFile } = files;
     const { workspace, log = stderrLogger() } = options;
     const { approvalTimeoutMs: timeoutMs, callTimeoutMs, sampling, roots } = options;
     this.registry = registry;
     this.variables = variables;
-    this.settingsFiles = settingsFiles;
     const policy = approvalPolicy(options.approval ?? {});
     this.channel = new ApprovalChannel({ timeoutMs, log });
     this.elicitations = new ElicitationChannel({ timeoutMs, log });
@@ -132,12 +125,11 @@ export class ToolRunner implements AsyncDisposable {
     this.#pool = new McpPool({
       ...options,
       registry,
-      settingsFiles,
       variables,
       log,
       approveStart: (serverName, params, signal) =>
         this.#starts.approveStart(serverName, params, signal),
-      isAdmitted: (serverName, params) => this.#starts.isAdmitted(serverName, params),
+      unaskedStart: (serverName, params) => this.#starts.unasked(serverName, params),
       hooks: (serverName) => serverHooks(serverName, hooked),
     });
     this.starting = this.#pool.starting;
@@ -172,13 +164,9 @@ export class ToolRunner implements AsyncDisposable {
     const { workspace, servers, trust, log = stderrLogger() } = options;
     await loadTelemetry();
     const registry = await ServerRegistry.open({ workspace, servers, trust });
-    const own: OwnRunnerOptions = options;
-    const settingsFiles = own.settingsFiles ??
-      (workspace === undefined ? [] : await presentSettings(registry.entries, workspace));
     const runner = new ToolRunner(registry, {
       variables: options.variables ??
         (trust === "all" ? await variableLookup(workspace, { trust, log }) : undefined),
-      settingsFiles,
       consentFile: await openConsents(options, log),
     }, options);
     await runner.#starts.rememberGiven();
@@ -343,18 +331,31 @@ export class ToolRunner implements AsyncDisposable {
    * @throws {ConfigError} The parameters are invalid, or the file is not a registry.
    */
   async registerServer(serverName: string, params: ServerParams): Promise<() => Promise<void>> {
+    return await this.registerStarted(serverName, params, await this.evidence(serverName, params));
+  }
+
+  /** @internal Registers a server that was started with this. */
+  async registerStarted(
+    serverName: string,
+    params: ServerParams,
+    run: StartEvidence,
+  ): Promise<() => Promise<void>> {
     this.#changes.forget(serverName);
-    const run = await this.#starts.evidence(serverName, params, true);
     return await this.registry.register(serverName, params, run);
+  }
+
+  /** @internal What a server that is about to be registered runs. */
+  async evidence(serverName: string, params: ServerParams): Promise<StartEvidence> {
+    return await this.#starts.evidence(serverName, params, true);
   }
 
   /** @internal Starts or reaches a server that is about to be registered. */
   async connect(
     serverName: string,
     params: ServerParams,
-    signal: AbortSignal,
+    options: Pick<StartEvidence, "settingsFile"> & { readonly signal: AbortSignal },
   ): Promise<McpConnection> {
-    return await this.#pool.connect(serverName, params, signal);
+    return await this.#pool.connect(serverName, params, options);
   }
 
   /** @internal Whether the calls of a server that was registered now use this connection. */
@@ -415,7 +416,7 @@ export class ToolRunner implements AsyncDisposable {
 }
 
 /** The workspace's files that the runner obeys: those that exist before any code runs. */
-interface WorkspaceFiles extends Pick<ToolRunner, "variables" | "settingsFiles"> {
+interface WorkspaceFiles extends Pick<ToolRunner, "variables"> {
   /** The decisions that a person made permanently. */
   readonly consentFile: ConsentFile | undefined;
 }
@@ -453,7 +454,4 @@ export interface ToolRunnerOptions extends
   > {}
 
 /** Options that an executor adds. */
-export interface OwnRunnerOptions extends ToolRunnerOptions, Pick<OwnOptions, "parentWorkspace"> {
-  /** The settings files that already running code cannot write to; by default those that exist now. */
-  settingsFiles?: readonly string[];
-}
+export interface OwnRunnerOptions extends ToolRunnerOptions, Pick<OwnOptions, "parentWorkspace"> {}

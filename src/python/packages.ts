@@ -19,7 +19,7 @@ import { ifPresent } from "../files/safe.ts";
 import { abandonedIn, isThere, nameFor, WORKSPACE } from "../files/workspace_folders.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
-import { readOwnConfig, type SandboxConfig } from "../sandbox/config.ts";
+import { readSandboxConfig, type SandboxConfig } from "../sandbox/config.ts";
 import { confine } from "../sandbox/confine.ts";
 import { pythonFolders } from "../sandbox/installation.ts";
 import { effectiveLimits, LimitedTogether } from "../sandbox/limits.ts";
@@ -458,7 +458,7 @@ export class PackageFolder {
     if (typeof sandbox === "boolean") return undefined;
     const { config, project, allowUnsafe = false } = sandbox;
     return typeof config === "string"
-      ? await readOwnConfig(config, { allowUnsafe, workspace: this.#workspace, project })
+      ? await readSandboxConfig(config, { allowUnsafe, workspace: this.#workspace, project })
       : config;
   }
 

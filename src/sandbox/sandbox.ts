@@ -7,7 +7,7 @@ import { stage } from "../base/stages.ts";
 import { lstatIfPresent } from "../files/safe.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { isInside, trustedPath } from "../process/trusted_path.ts";
-import { parseSandboxConfig, readOwnConfig, type SandboxConfig } from "./config.ts";
+import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
 import { devicesOf } from "./devices.ts";
 import { findHidden } from "./hidden.ts";
 import type { EffectiveLimits } from "./limits.ts";
@@ -259,7 +259,7 @@ export function sandboxFix(stderr: string): string {
 async function userConfig(options: SandboxOptions, workspace: string): Promise<SandboxConfig> {
   const { config = {}, project, allowUnsafe = false } = options;
   return typeof config === "string"
-    ? await readOwnConfig(config, { allowUnsafe, workspace, project })
+    ? await readSandboxConfig(config, { allowUnsafe, workspace, project })
     : parseSandboxConfig(config, { allowUnsafe });
 }
 

@@ -6,7 +6,7 @@ import { ConfigError, ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
 import { readDotenv } from "../../src/mcp/env.ts";
-import { readOwnConfig, readSandboxConfig } from "../../src/sandbox/config.ts";
+import { readSandboxConfig } from "../../src/sandbox/config.ts";
 import { acceptVariables, CODE_NOTE, readVariables } from "../../src/sandbox/own_variables.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { ipybox } from "../support/cli.ts";
@@ -22,7 +22,7 @@ const READERS: Readonly<Record<string, (workspace: string) => Promise<unknown>>>
   ".ipybox/mcp.json": (workspace) => ServerRegistry.open({ workspace }),
   ".ipybox/policy.json": (workspace) => loadPolicy({ workspace, log }),
   ".ipybox/sandbox.json": (workspace) =>
-    readOwnConfig(`${workspace}/.ipybox/sandbox.json`, { workspace }),
+    readSandboxConfig(`${workspace}/.ipybox/sandbox.json`, { workspace }),
   ".env": (workspace) => readDotenv(workspace, log),
 };
 
@@ -186,14 +186,14 @@ Deno.test("a domain that is added to sandbox settings counts once the user has a
   const write = (...allowedDomains: string[]) =>
     Deno.writeTextFile(path, JSON.stringify({ network: { allowedDomains } }));
   const domains = async () =>
-    (await readOwnConfig(path, { workspace })).network?.allowedDomains ?? [];
+    (await readSandboxConfig(path, { workspace })).network?.allowedDomains ?? [];
   await Deno.mkdir(`${workspace}/.ipybox`);
   await write("example.com");
   assertEquals(await domains(), ["example.com"]); // naming the file accepts it
 
   await write("example.org", "evil.example");
   assertEquals(await domains(), ["example.com"]); // as it was accepted
-  const config = await readSandboxConfig(path, { workspace });
+  const config = await readSandboxConfig(path, { workspace, trust: "all" });
   assertEquals(config.network?.allowedDomains?.length, 2); // as `run --trust` reads it
   const { code, stderr } = await ipybox(["trust", "--yes"], { cwd: workspace });
   assertEquals(code, 0, stderr);
@@ -238,12 +238,15 @@ Deno.test("sandbox settings whose former text cannot be used start nothing until
   for (const [name, config] of Object.entries(former)) {
     const path = `${workspace}/.ipybox/${name}.json`;
     await Deno.writeTextFile(path, JSON.stringify(config));
-    await readOwnConfig(path, { workspace, allowUnsafe: true });
+    await readSandboxConfig(path, { workspace, allowUnsafe: true });
     await Deno.writeTextFile(path, JSON.stringify(now));
-    const { message } = await assertRejects(() => readOwnConfig(path, { workspace }), ConfigError);
+    const { message } = await assertRejects(
+      () => readSandboxConfig(path, { workspace }),
+      ConfigError,
+    );
     assertMatch(message, new RegExp(`former .*${name === "long" ? "too long" : path}`));
-    for (const words of [path, "`ipybox trust`"]) assertStringIncludes(message, words);
+    for (const words of [path, "`ipybox trust"]) assertStringIncludes(message, words);
     assertEquals((await ipybox(["trust", "--yes"], { cwd: workspace })).code, 0);
-    assertEquals(await readOwnConfig(path, { workspace }), now);
+    assertEquals(await readSandboxConfig(path, { workspace }), now);
   }
 });

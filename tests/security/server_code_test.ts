@@ -13,7 +13,7 @@ import { ToolRunner } from "../../src/calls/runner.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
 import type { StdioServerParams } from "../../src/mcp/params.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
-import { startEvidence, startsUnasked } from "../../src/servers/start_evidence.ts";
+import { startEvidence, unaskedStart } from "../../src/servers/start_evidence.ts";
 import { attack } from "../support/attacker.ts";
 import { ipybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
@@ -179,7 +179,8 @@ Deno.test("a registration is bound to the files that code could run by it, and t
   for (const [name, [params, changeIt, isAsked]] of Object.entries(cases)) {
     const run = await startEvidence("x", params, { workspace, isOwn: true, log });
     await registry.register("x", params, run);
-    const unasked = async () => await startsUnasked(registry, ["x", params], { workspace, log });
+    const unasked = async () =>
+      await unaskedStart(registry, ["x", params], { workspace, log }) !== undefined;
     assertEquals(await unasked(), true, name);
     await changeIt();
     assertEquals(await unasked(), !isAsked, name);
