@@ -16,12 +16,19 @@ import { KernelGateway } from "../kernel/gateway.ts";
 import { KernelHost } from "../kernel/host.ts";
 import type { KernelReference } from "../kernel/kernel.ts";
 import type { KernelGatewayOptions } from "../place/place.ts";
+import { bindsWorkspace, type Placement } from "../place/placement.ts";
 import { SupervisedLauncher } from "../place/supervisor.ts";
 import { findPython, type PythonEnvironment, retryPython } from "../python/environment.ts";
 import { callsOfOthers } from "./other_sessions.ts";
 import { PackageFolder } from "../python/packages.ts";
 import { readSandboxConfig } from "../sandbox/config.ts";
-import { isOwnProgram, makeOwnFolders, realWorkspace, refuseUnfit } from "../sandbox/workspace.ts";
+import {
+  beginWriting,
+  isOwnProgram,
+  makeOwnFolders,
+  realWorkspace,
+  refuseUnfit,
+} from "../sandbox/workspace.ts";
 import { CodeInputs, type RunEvent } from "./code_inputs.ts";
 import {
   claimName,
@@ -86,6 +93,7 @@ export async function startParts(
   const sandboxed = given.sandbox !== false && placement === undefined;
   if (sandboxed) await refuseUnfit(workspace);
   await makeOwnFolders(workspace);
+  if (placement && mayWriteHere(placement)) await beginWriting(workspace); // as the sandbox does
   const python = placement === undefined ? await findPython({ ...given, workspace }) : undefined;
   await using _name = durable?.name === undefined
     ? undefined
@@ -136,6 +144,11 @@ export async function startParts(
   const checker = checkerOf(parts, options, { kernel, workspace });
   if (tools.runner.registry.names.length > 0) checker?.warm();
   return { workspace, kernel, tools, packages, checker, durable: durableParts };
+}
+
+/** Whether code in a placement may write to the workspace on this machine. */
+function mayWriteHere(placement: Placement): boolean {
+  return bindsWorkspace(placement) || placement.type === "command";
 }
 
 /** Names the packages that Python lacks, if that may be why a start has failed. */

@@ -208,8 +208,13 @@ export async function readSettings(
   const path = settingsPath(wantedSandbox(serverName, params), workspace);
   if (path === undefined) return undefined;
   const what = `sandbox settings of MCP server "${serverName}"`;
-  const file = await readNamedFile(path, { workspace, what });
-  return { path, text: file?.text ?? null, isInWorkspace: file?.place !== undefined };
+  try {
+    const file = await readNamedFile(path, { workspace, what });
+    return { path, text: file?.text ?? null, isInWorkspace: file?.place !== undefined };
+  } catch (problem) {
+    if (!(problem instanceof ConfigError)) throw problem;
+    return { path, text: null, isInWorkspace: true, problem }; // for the start, which needs it
+  }
 }
 
 /** Makes the path of sandbox settings absolute. */

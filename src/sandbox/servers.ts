@@ -1,4 +1,5 @@
 import { basename, dirname, isAbsolute, join } from "node:path";
+import type { ConfigError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { hostEnv } from "../base/permission.ts";
 import { allDone } from "../base/signals.ts";
@@ -26,8 +27,10 @@ export interface ServerProgram {
 /** The settings file of a server's sandbox, read once. */
 export interface SettingsFile {
   readonly path: string;
-  /** `null` if it did not exist. */
+  /** `null` if it did not exist, or could not be read. */
   readonly text: string | null;
+  /** Why it could not be read. */
+  readonly problem?: ConfigError;
 }
 
 /** Options of {@linkcode sandboxServer}. */
@@ -133,6 +136,7 @@ function changes(path: string, wanted: Readonly<Record<string, string>>): string
 
 function userConfig({ settings, openReads }: ServerSandboxOptions): SandboxConfig {
   if (settings === undefined) return {};
+  if (settings.problem !== undefined) throw settings.problem;
   const source = `sandbox settings ${settings.path}`;
   return parseConfigText(settings.text, { source, allowUnsafe: openReads });
 }

@@ -7,6 +7,7 @@ import { silentLogger } from "../../src/base/log.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
 import { readDotenv } from "../../src/mcp/env.ts";
 import { readSandboxConfig } from "../../src/sandbox/config.ts";
+import { beginWriting, makeOwnFolders } from "../../src/sandbox/workspace.ts";
 import { acceptVariables, CODE_NOTE, readVariables } from "../../src/sandbox/own_variables.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { ipybox } from "../support/cli.ts";
@@ -200,6 +201,32 @@ Deno.test("a domain that is added to sandbox settings counts once the user has a
   assertStringIncludes(stderr, "evil.example");
   assertEquals(await domains(), ["example.org", "evil.example"]);
   assertStringIncludes((await ipybox(["trust", "--list"])).stdout, ".ipybox/sandbox.json");
+});
+
+Deno.test("settings that code could have written count once they were accepted, however they are named", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = await Deno.realPath(folder.path);
+  const path = `${workspace}/sandbox.json`;
+  const write = (...allowedDomains: string[]) =>
+    Deno.writeTextFile(path, JSON.stringify({ network: { allowedDomains } }));
+  const domains = async (trust?: "all") =>
+    (await readSandboxConfig(path, { workspace, trust })).network?.allowedDomains;
+  await makeOwnFolders(workspace);
+  await beginWriting(workspace); // code runs there from now on
+  await write("example.com");
+  for (const _again of [1, 2]) {
+    const { message } = await assertRejects(() => domains(), ConfigError);
+    for (const words of ["code that ran in", `\`ipybox trust ${workspace}\``]) {
+      assertStringIncludes(message, words);
+    }
+  }
+  assertEquals(await domains("all"), ["example.com"]);
+  assertEquals((await ipybox(["trust", "--list"])).stdout.includes(workspace), false);
+  const { stderr } = await ipybox(["trust", "--yes"], { cwd: workspace });
+  assertStringIncludes(stderr, `Code that ran here could have written ${path}`);
+  assertEquals(await domains(), ["example.com"]);
+  await write("evil.example");
+  assertEquals(await domains(), ["example.com"]);
 });
 
 Deno.test("what an accepted policy denies is not allowed after a change, also of a long one, or once it is gone", async () => {

@@ -17,6 +17,7 @@ import { startEvidence, unaskedStart } from "../../src/servers/start_evidence.ts
 import { attack } from "../support/attacker.ts";
 import { ipybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
+import { McpHost } from "../support/mcp_client.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const log = silentLogger;
@@ -207,4 +208,44 @@ Deno.test("the program of a server comes from no .env of the workspace, which a 
     await using connection = await connectMcp("x", params, { workspace, log });
     assertEquals((await connection.listTools()).length > 0, true);
   }
+});
+
+Deno.test("a server's sandbox gets the settings that its start was judged by", async () => {
+  await using folder = await TempFolder.create();
+  const path = `${folder.path}/settings.json`;
+  await Deno.writeTextFile(path, "replaced meanwhile");
+  const server = { ...rawServer(), sandbox: path };
+  const options = { workspace: folder.path, log };
+  await using _connection = await connectMcp("raw", server, {
+    ...{ ...options, settings: { path, text: '{"filesystem": {"allowRead": ["/usr"]}}' } },
+  });
+  await assertRejects(() => connectMcp("raw", server, options), ConfigError, "not JSON");
+});
+
+Deno.test("a model's server gets the sandbox settings that the user was shown, or is not registered", async () => {
+  await using folder = await TempFolder.create();
+  const path = `${folder.path}/settings.json`;
+  const shown = '{"filesystem": {"allowRead": ["/usr"]}}';
+  const questions: string[] = [];
+  let replaced = '{"filesystem": {"allowRead": ["/"]}}';
+  await using host = await McpHost.start({
+    args: ["--workspace", folder.path, "--no-sandbox"],
+    answer: async (question) => {
+      questions.push(question);
+      await Deno.writeTextFile(path, replaced);
+      return "allow";
+    },
+  });
+  const register = async () => {
+    await Deno.writeTextFile(path, shown);
+    const server_params = { ...rawServer(), sandbox: "settings.json" };
+    return await host.call("register_mcp_server", { server_name: "raw", server_params });
+  };
+  const { isError, text } = await register();
+  assertEquals(isError, true);
+  assertStringIncludes(text, "its sandbox settings are not those that were shown");
+  assertStringIncludes(questions.join(), shown);
+  replaced = shown;
+  const { isError: isRefused = false, text: why } = await register();
+  assertEquals(isRefused, false, why);
 });
