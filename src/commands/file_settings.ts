@@ -1,5 +1,6 @@
 /** The settings files of a workspace that do not count yet. */
 import { resolve } from "node:path";
+import { ConfigError } from "../base/errors.ts";
 import { NAMED, OwnEntries } from "../files/own_entries.ts";
 import { noteNamedFile, readNamedFile } from "../sandbox/named_file.ts";
 import { lstatIfPresent } from "../files/safe.ts";
@@ -35,21 +36,19 @@ export async function changedNamedFiles(
   workspace: string,
   parsed: ParsedArgs,
 ): Promise<FileSetting[]> {
-  for (
-    const [option, what] of [["sandbox-config", "sandbox settings"], [
-      "placement",
-      "placement",
-    ]] as const
-  ) {
-    const path = parsed.value(option);
-    if (path === undefined || !/[./]/.test(path) || path.startsWith("ssh:")) continue;
-    await noteNamedFile(resolve(path), { workspace, what });
+  for (const option of ["sandbox-config", "placement"]) {
+    const path = parsed.value(option) ?? "";
+    if (!/[./]/.test(path) || path.startsWith("ssh:")) continue;
+    await noteNamedFile(resolve(path), { workspace, what: option });
   }
   const own = await OwnEntries.open(workspace, "settings");
   const found: FileSetting[] = [];
   for (const file of own.names) {
     const path = printable(`${workspace}/${file}`);
-    const named = await readNamedFile(`${workspace}/${file}`, { workspace, what: "settings" });
+    const named = await readNamedFile(`${workspace}/${file}`, { workspace, what: "settings" })
+      .catch((error: unknown) => {
+        if (!(error instanceof ConfigError)) throw error; // whatever uses it reports this
+      });
     if (named === undefined || own.has(file, named.text)) continue;
     const { text } = named;
     const isNew = own.entryOf(file)?.digest === NAMED.digest;

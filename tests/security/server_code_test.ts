@@ -15,6 +15,8 @@ import type { StdioServerParams } from "../../src/mcp/params.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { startEvidence, unaskedStart } from "../../src/servers/start_evidence.ts";
 import { attack } from "../support/attacker.ts";
+import { TestExecutor } from "../support/executor.ts";
+import type { OwnRegisterOptions } from "../../src/executor/options.ts";
 import { ipybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
@@ -225,27 +227,31 @@ Deno.test("a server's sandbox gets the settings that its start was judged by", a
 Deno.test("a model's server gets the sandbox settings that the user was shown, or is not registered", async () => {
   await using folder = await TempFolder.create();
   const path = `${folder.path}/settings.json`;
-  const shown = '{"filesystem": {"allowRead": ["/usr"]}}';
+  const settings = (name: string) => `{"filesystem": {"allowRead": ["/usr/${name}"]}}`;
+  await Deno.writeTextFile(path, settings("bin"));
+  const server = { ...rawServer(), sandbox: "settings.json" };
   const questions: string[] = [];
-  let replaced = '{"filesystem": {"allowRead": ["/"]}}';
   await using host = await McpHost.start({
     args: ["--workspace", folder.path, "--no-sandbox"],
     answer: async (question) => {
       questions.push(question);
-      await Deno.writeTextFile(path, replaced);
+      await Deno.writeTextFile(path, settings("lib"));
       return "allow";
     },
   });
-  const register = async () => {
-    await Deno.writeTextFile(path, shown);
-    const server_params = { ...rawServer(), sandbox: "settings.json" };
-    return await host.call("register_mcp_server", { server_name: "raw", server_params });
-  };
-  const { isError, text } = await register();
-  assertEquals(isError, true);
-  assertStringIncludes(text, "its sandbox settings are not those that were shown");
-  assertStringIncludes(questions.join(), shown);
-  replaced = shown;
-  const { isError: isRefused = false, text: why } = await register();
-  assertEquals(isRefused, false, why);
+  const params = { server_name: "raw", server_params: server };
+  const { isError = false, text } = await host.call("register_mcp_server", params);
+  assertEquals(isError, false, text);
+  for (const [at, name] of ["bin", "lib"].entries()) { // it asks again: these are others
+    assertStringIncludes(questions[at] ?? "", settings(name));
+  }
+
+  await using session = await TestExecutor.start({ workspace: folder.path });
+  const { executor } = session;
+  const options: OwnRegisterOptions = { seen: { settings: settings("bin") } };
+  const { message } = await assertRejects(
+    () => executor.registerServer("other", server, options),
+    ConfigError,
+  );
+  assertStringIncludes(message, "its sandbox settings are not those that were shown");
 });
