@@ -6,6 +6,7 @@
  *     <!-- file: PATH -->             it is what this file contains
  *     <!-- answers: A, B -->          what is typed at its questions
  *     <!-- exits with: N -->          it shows an error
+ *     <!-- serves: COMMAND -->        it serves $URL until it is stopped, after this command
  */
 import { assertEquals } from "@std/assert";
 import { fileURLToPath } from "node:url";
@@ -35,7 +36,7 @@ const RUNS: Readonly<Record<string, (text: string, file: string) => string>> = {
   console: (text) =>
     [...text.matchAll(/^\$ ((?:.*\\\n)*.*)$/gm)].map(([, typed]) => typed).join("\n"),
   python: (_, file) => `ipybox run --approve allow ${file}`,
-  ts: (_, file) => `deno run -A --quiet --config ${shellWord(`${root}deno.json`)} ${file}`,
+  ts: (_, file) => `deno run -A --config ${shellWord(`${root}deno.json`)} ${file}`,
   jsonc: (_, file) => `ipybox policy test --file ${file}`, // our only ones are policies
 };
 
@@ -111,7 +112,20 @@ function scriptOf(page: string, block: Block): string {
   if (note === "file") return `${title}; mkdir -p $(dirname ${value}); cp ${file} ${value}`;
   const input = note === "answers" ? "" : "</dev/null";
   const end = note === "exits with" ? `|| status=$?; test $status = ${value}` : "";
-  return `${title}; status=0; {\n${RUNS[language]?.(text, file)}\n} ${input} ${end}`;
+  const run = RUNS[language]?.(text, file) ?? "";
+  return `${title}; status=0; {\n${
+    note === "serves" ? served(run, value) : run
+  }\n} ${input} ${end}`;
+}
+
+/** Starts a program, uses it once it says where it listens, and stops it, which it does cleanly. */
+function served(program: string, use: string): string {
+  return `coproc SERVER { DENO_SERVE_ADDRESS=tcp:127.0.0.1:0 exec ${program} 2>&1; }
+pid=$SERVER_PID
+until [[ $line = 'Listening on '* ]]; do read -r line <&\${SERVER[0]}; echo "$line"; done
+URL=\${line##* }
+${use}
+kill $pid; wait $pid`;
 }
 
 function fileOf({ line, language }: Block): string {

@@ -11,6 +11,7 @@ import { ToolCallError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { nearestNames } from "../base/nearest.ts";
 import type { McpRequest } from "../base/telemetry.ts";
+import type { CodeExecutorOptions } from "../executor/options.ts";
 import { sha256 } from "../json/digest.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
 import { type CatalogMethod, checkCatalogParams, isListMethod } from "../mcp/catalog.ts";
@@ -68,7 +69,7 @@ export interface CatalogCall {
 }
 
 /** Options of {@linkcode Calls}. */
-interface CallsOptions {
+interface CallsOptions extends Pick<CodeExecutorOptions, "callTimeoutMs"> {
   readonly registry: ServerRegistry;
   /** The connections to them. */
   readonly pool: McpPool;
@@ -80,8 +81,6 @@ interface CallsOptions {
   readonly events: ServerEvents;
   /** Follows changes of tool lists. */
   readonly changes: ToolChanges;
-  /** The time limit of an approved call, in milliseconds. */
-  readonly callTimeoutMs: number | undefined;
   /** Reports servers that do not describe their tools. */
   readonly log: Logger;
 }

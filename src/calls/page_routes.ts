@@ -1,13 +1,5 @@
 import type { PageDesk } from "../approval/page/desk.ts";
-import {
-  CLOSED_PAGE,
-  CODE_PAGE,
-  ICON,
-  PAGE_FILES,
-  type PageFile,
-  pageHeaders,
-  STYLE,
-} from "../approval/page/page.ts";
+import { pageFile, pageHeaders } from "../approval/page/page.ts";
 import type { Logger } from "../base/log.ts";
 import { readJsonBody, Refused, requireMethod } from "./http_checks.ts";
 
@@ -84,13 +76,13 @@ export class PageRoutes {
     }
     if (pathname === "/page/") {
       requireMethod(request, "GET");
-      return this.#file(CODE_PAGE);
+      return this.#file("code.html");
     }
-    // The pages that need no session:
-    if (pathname === "/page/page.css") return this.#file(STYLE);
-    if (pathname === "/page/icon.svg") return this.#file(ICON);
+    // For the pages that need no session:
+    const common = /^\/page\/(page\.css|icon\.svg)$/.exec(pathname)?.[1];
+    if (common !== undefined) return this.#file(common);
     const [, id = "", rest = ""] = /^\/page\/([0-9a-f]{32})\/(.*)$/.exec(pathname) ?? [];
-    if (!this.#options.desk.sessions.has(id)) return this.#file(CLOSED_PAGE, 404);
+    if (!this.#options.desk.hasSession(id)) return this.#file("closed.html", 404);
     const decided = /^requests\/([0-9a-f.-]+)$/.exec(rest)?.[1];
     if (decided !== undefined) {
       requireMethod(request, "POST");
@@ -106,10 +98,9 @@ export class PageRoutes {
         this.#requireMember(request, id);
         return this.#live(request);
     }
-    const file = PAGE_FILES.get(rest);
-    if (file === undefined) throw new Refused(404, "Unknown path");
-    if (rest !== "") requireSameSite(request);
-    return this.#file(file);
+    if (rest === "") return this.#file("page.html");
+    requireSameSite(request);
+    return this.#file(rest);
   }
 
   #open(request: Request, code: string): Response {
@@ -120,9 +111,9 @@ export class PageRoutes {
     }
     const target = headers.get("sec-fetch-dest");
     const session = target === null || target === "document"
-      ? this.#options.desk.sessions.redeem(code)
+      ? this.#options.desk.redeem(code)
       : undefined;
-    if (session === undefined) return this.#file(CLOSED_PAGE, 403);
+    if (session === undefined) return this.#file("closed.html", 403);
     const path = `/page/${session.id}/`;
     const cookie = `${COOKIE}=${session.token}; Path=${path}; HttpOnly; SameSite=Strict`;
     return this.#answer(null, 303, { location: path, "set-cookie": cookie });
@@ -172,15 +163,15 @@ export class PageRoutes {
     const cookies = request.headers.get("cookie")?.split(/; */) ?? [];
     const tokens = cookies.filter((pair) => pair.startsWith(`${COOKIE}=`))
       .map((pair) => pair.slice(COOKIE.length + 1));
-    if (!tokens.some((token) => this.#options.desk.sessions.admits(session, token))) {
+    if (!tokens.some((token) => this.#options.desk.admits(session, token))) {
       throw new Refused(401, "No session");
     }
   }
 
-  #file(file: PageFile, status = 200): Response {
-    const { type, sends = false } = file;
-    const headers = { ...pageHeaders(this.#options.host(), sends), "content-type": type };
-    return new Response(file.text(), { status, headers });
+  #file(name: string, status = 200): Response {
+    const file = pageFile(name, this.#options.host(), status);
+    if (file === undefined) throw new Refused(404, "Unknown path");
+    return file;
   }
 
   #json(value: unknown, status = 200): Response {

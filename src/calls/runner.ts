@@ -76,12 +76,14 @@ export class ToolRunner implements AsyncDisposable {
   readonly #calls: Calls;
   readonly #changes: ToolChanges;
 
-  private constructor(registry: ServerRegistry, files: WorkspaceFiles, options: ToolRunnerOptions) {
-    const { variables, consentFile } = files;
-    const { workspace, log = stderrLogger() } = options;
-    const { approvalTimeoutMs: timeoutMs, callTimeoutMs, sampling, roots } = options;
+  private constructor(
+    registry: ServerRegistry,
+    consentFile: ConsentFile | undefined,
+    options: SettledOptions,
+  ) {
+    const { workspace, log, approvalTimeoutMs: timeoutMs } = options;
     this.registry = registry;
-    this.variables = variables;
+    this.variables = options.variables;
     const policy = approvalPolicy(options.approval ?? {});
     this.channel = new ApprovalChannel({ timeoutMs, log });
     this.elicitations = new ElicitationChannel({ timeoutMs, log });
@@ -106,27 +108,21 @@ export class ToolRunner implements AsyncDisposable {
     const { events, elicitations } = this;
     const changes = this.#changes;
     const hooked = {
+      ...options,
       events,
       changes,
       elicitations,
       gate,
       questionEnded: (question: EndedQuestion) => this.questionEnded(question),
-      sampling,
-      roots,
-      log,
     };
     this.#starts = new StartApproval({
+      ...options,
       registry,
-      workspace,
-      variables,
       approve: (call, options) => this.#calls.approve(call, options),
-      log,
     });
     this.#pool = new McpPool({
       ...options,
       registry,
-      variables,
-      log,
       approveStart: (serverName, params, signal) =>
         this.#starts.approveStart(serverName, params, signal),
       unaskedStart: (serverName, params) => this.#starts.unasked(serverName, params),
@@ -138,14 +134,13 @@ export class ToolRunner implements AsyncDisposable {
     this.#shapes = workspace === undefined ? undefined : new ResultShapes(workspace, log);
     if (this.#shapes !== undefined) observers.push(this.#shapes);
     this.#calls = new Calls({
+      ...options,
       registry,
       pool: this.#pool,
       gate,
       observers,
       events,
       changes,
-      callTimeoutMs,
-      log,
     });
   }
 
@@ -161,14 +156,17 @@ export class ToolRunner implements AsyncDisposable {
     using _stage = stage("read the registry");
     requirePositive(options, ["approvalTimeoutMs", "connectTimeoutMs"]);
     requirePositive(options, ["callTimeoutMs", "serverIdleMs"]);
-    const { workspace, servers, trust, log = stderrLogger() } = options;
     await loadTelemetry();
-    const registry = await ServerRegistry.open({ workspace, servers, trust });
-    const runner = new ToolRunner(registry, {
-      variables: options.variables ??
+    const registry = await ServerRegistry.open(options);
+    const own: OwnRunnerOptions = options;
+    const { workspace, trust, log = stderrLogger() } = own;
+    const settled: SettledOptions = {
+      ...own,
+      log,
+      variables: own.variables ??
         (trust === "all" ? await variableLookup(workspace, { trust, log }) : undefined),
-      consentFile: await openConsents(options, log),
-    }, options);
+    };
+    const runner = new ToolRunner(registry, await openConsents(settled), settled);
     await runner.#starts.rememberGiven();
     return runner;
   }
@@ -415,15 +413,13 @@ export class ToolRunner implements AsyncDisposable {
   }
 }
 
-/** The workspace's files that the runner obeys: those that exist before any code runs. */
-interface WorkspaceFiles extends Pick<ToolRunner, "variables"> {
-  /** The decisions that a person made permanently. */
-  readonly consentFile: ConsentFile | undefined;
+/** The options with their defaults. */
+interface SettledOptions extends OwnRunnerOptions {
+  log: Logger;
 }
 
 async function openConsents(
-  { workspace, parentWorkspace: folder = workspace, consents = true }: OwnRunnerOptions,
-  log: Logger,
+  { workspace, parentWorkspace: folder = workspace, consents = true, log }: SettledOptions,
 ): Promise<ConsentFile | undefined> {
   if (folder === undefined || !consents) return undefined;
   if (await statePath(folder) === undefined) return undefined;

@@ -16,7 +16,7 @@ export const clean: Command = {
     "dry-run": { help: "List what would be removed without removing it" },
     days: {
       value: "N",
-      help: "Remove sessions and state without a changed file for N days (default: 30)",
+      help: "Remove sessions and state that did not change for N days (default: 30)",
     },
     data: { help: "Also remove the packages of `ipybox setup --data`" },
     workspace: { value: "DIR", help: "The workspace whose sessions are removed (default: .)" },

@@ -21,7 +21,7 @@ export const APPROVE: OptionSpec = {
   value: "MODE|FILE",
   choices: ["ask", "allow", "deny"],
   help:
-    "Tool calls: ask at the terminal, allow or deny all, reads (allow what only reads, as its server claims), or a policy file (default: ask, with the workspace's and your own policy)",
+    "Tool calls: ask at the terminal, allow or deny all, reads (allow tools that only read, as their server claims), or a policy file (default: ask, unless the workspace's or your own policy decides)",
 };
 
 const SHELL_MODES = ["ask", "allow", "deny"] as const;
@@ -31,7 +31,7 @@ export const APPROVE_SHELL: OptionSpec = {
   value: "MODE",
   choices: SHELL_MODES,
   help:
-    "Shell commands such as !ls: ask, allow or deny all (default: allow, or what the policy says)",
+    "Shell commands such as !ls: ask, allow or deny all (default: allow, unless a policy decides)",
 };
 
 /** The options for the kernel's Python and its sandbox, of every command that runs code. */
@@ -63,7 +63,7 @@ export const EXECUTOR: Readonly<Record<string, OptionSpec>> = {
 export const FOLLOW: Readonly<Record<string, OptionSpec>> = {
   approve: APPROVE,
   "approve-shell": APPROVE_SHELL,
-  page: { help: "Ask on a local web page; its one-time link is printed to stderr" },
+  page: { help: "Ask on a local web page, and print its one-time link to stderr" },
   timeout: {
     value: "SECONDS",
     help: "Stop the code after this time, not counting approvals and server starts",

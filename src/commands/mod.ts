@@ -60,7 +60,7 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     load: async () => (await import("./unregister.ts")).unregister,
   },
   trust: {
-    summary: "Show and accept settings of a workspace that do not count yet",
+    summary: "Show and accept new or changed settings of a workspace",
     load: async () => (await import("./trust.ts")).trust,
   },
   login: {
@@ -124,7 +124,7 @@ export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
     load: async () => (await import("./approvals.ts")).approvals,
   },
   policy: {
-    summary: "Check, test and explain which calls need approval",
+    summary: "Write, test and explain the rules that decide on calls",
     load: async () => (await import("./policy.ts")).policy,
   },
   audit: {

@@ -76,7 +76,8 @@ export const register: Command = {
     },
     "connect-timeout": {
       value: "SECONDS",
-      help: "How long the server may take to start, now and later (default: 60)",
+      help:
+        "The time limit for each start of the server (default: 60; 180 for npx, uvx and the like)",
     },
     workspace: WORKSPACE,
   },
@@ -85,12 +86,9 @@ export const register: Command = {
     "secrets as ${VAR}: they are filled in from the environment, or from the",
     "workspace's .env, when the server starts, and never stored.",
     "",
-    "A different registration of the same name is replaced only after asking, or with",
-    "--force.",
-    "",
     "By default, code cannot read the files that a server writes to its working",
     "directory, and they are removed with the server. --cwd '${workspaceFolder}' puts",
-    "them in the workspace, where code could put files that the server loads. A",
+    "them in the workspace, where code could leave files that the server loads. A",
     "relative DIR is relative to the workspace.",
     "",
     "If a remote server requires a login, the page's address is printed: open it in",

@@ -21,9 +21,10 @@ export const run: Command = {
     code: { short: "c", value: "CODE", help: "Run this code instead of a file" },
     ...FOLLOW,
     detach: {
-      help: "Print the id of a session that continues without this command: see `ipybox attach`",
+      help:
+        "Run the code in a session that continues without this command, and print its id: see `ipybox attach`",
     },
-    trust: { help: "Let all settings of the workspace count, this time: see `ipybox trust`" },
+    trust: { help: "Let all settings of the workspace count for this run: see `ipybox trust`" },
     ...SESSION,
     placement: PLACEMENT,
   },

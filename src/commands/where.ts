@@ -21,10 +21,9 @@ export const where: Command = {
     workspace: WORKSPACE,
   },
   notes: [
-    "Prints where ipybox keeps its files about a workspace. The state is your",
-    "permanent decisions, the audit log, the observed results of tools and the",
-    "folders of sessions over HTTP. It belongs to the workspace's path: after you",
-    "moved a workspace, --adopt finds it again.",
+    "The state is your permanent decisions, the audit log, the observed results of",
+    "tools and the folders of sessions over HTTP. It belongs to the workspace's path:",
+    "after you move a workspace, --adopt OLD takes it over.",
     "",
     "Example:",
     "",

@@ -19,7 +19,7 @@ import { checkServerName, type ServerParams } from "../mcp/params.ts";
 import { withShapes } from "../servers/shapes.ts";
 import type { OwnRegisterOptions } from "./options.ts";
 
-interface ServerApisOptions extends ConnectOptions {
+interface ServerApisOptions extends Pick<ConnectOptions, "log"> {
   /** The workspace, as an absolute path without symbolic links. */
   readonly workspace: string;
   readonly runner: ToolRunner;

@@ -18,7 +18,6 @@ import type { Door, ToolServer } from "../calls/tool_server.ts";
 import type { CodeChecker } from "../check/checker.ts";
 import { type CheckReport, shownNames } from "../check/report.ts";
 import type { Run } from "../kernel/execution.ts";
-import type { WorkspaceFiles } from "../place/workspace_files.ts";
 import type { KernelHost } from "../kernel/host.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "../kernel/typed_code.ts";
@@ -48,9 +47,9 @@ import { undisposed } from "./undisposed.ts";
 import { attachParts, type DurableParts, type RunningParts, startParts } from "./start.ts";
 import { findSession, type LeftTime } from "./durable.ts";
 
-/** The files of an executor's workspace, as its code sees them. */
-export let workspaceFilesOf: (executor: CodeExecutor) => WorkspaceFiles;
-/** `CodeExecutor.start()` for ipybox's own programs, which hand on all their options. */
+/** An executor's kernel, for ipybox's own programs. */
+export let kernelOf: (executor: CodeExecutor) => KernelHost;
+/** `CodeExecutor.start()` for them: they hand on all their options. */
 export let startOwn: (options: OwnExecutorOptions) => Promise<CodeExecutor>;
 /** `CodeExecutor.attach()` for them. The place stays what the session was started with. */
 export let attachOwn: (id: string, options: OwnExecutorOptions) => Promise<CodeExecutor>;
@@ -101,7 +100,7 @@ export class CodeExecutor implements AsyncDisposable {
   #disposing: Promise<void> | undefined;
 
   static {
-    workspaceFilesOf = (executor) => executor.#kernel.workspaceFiles;
+    kernelOf = (executor) => executor.#kernel;
     startOwn = (options) => CodeExecutor.#start(options);
     attachOwn = (id, options) => CodeExecutor.#attach(id, options);
   }

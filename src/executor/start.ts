@@ -13,7 +13,7 @@ import { CodeChecker } from "../check/checker.ts";
 import type { ShellGuard } from "../kernel/bootstrap.ts";
 import type { Run } from "../kernel/execution.ts";
 import { KernelGateway } from "../kernel/gateway.ts";
-import { KernelHost } from "../kernel/host.ts";
+import { KernelHost, type KernelHostOptions } from "../kernel/host.ts";
 import type { KernelReference } from "../kernel/kernel.ts";
 import type { KernelGatewayOptions } from "../place/place.ts";
 import { bindsWorkspace, type Placement } from "../place/placement.ts";
@@ -130,14 +130,11 @@ export async function startParts(
   if (lasting && journal) leaveWith(lasting, journal);
   const state = lasting && new SessionState(lasting, { shell });
   const kernel = parts.use(
-    await explained(KernelHost.start({
-      ...options,
-      ...kernelOptions(options, { workspace, isFar: placement !== undefined, tools, state }),
-      installer: packages && (options.installer ?? "method"),
+    await explained(KernelHost.start(kernelOptions(options, {
+      ...{ workspace, tools, packages, state, shell },
+      isFar: placement !== undefined,
       gateway: lasting ?? gateway,
-      endGateway: lasting && (() => lasting[Symbol.asyncDispose]()),
-      shell,
-    })),
+    }))),
   );
   const durableParts = session && lasting && state && journal &&
     { id: session.id, gateway: lasting, state, detached, journal };
@@ -215,12 +212,10 @@ export async function attachParts(
     const { execution } = kept;
     const kernel = parts.use(
       await KernelHost.start({
-        ...options,
-        ...kernelOptions(options, { workspace, isFar: where !== undefined, tools, state }),
-        installer: packages && (options.installer ?? "method"),
-        gateway,
-        endGateway: () => gateway[Symbol.asyncDispose](),
-        shell,
+        ...kernelOptions(options, {
+          ...{ workspace, tools, packages, state, shell, gateway },
+          isFar: where !== undefined,
+        }),
         found: {
           kernel: kept.kernel,
           execution: execution && {
@@ -283,19 +278,29 @@ function foundRun(
 }
 
 function kernelOptions(
-  { imagesDir = "images", spareKernel }: OwnExecutorOptions,
-  { workspace, isFar, tools, state }: {
+  options: OwnExecutorOptions,
+  { workspace, isFar, tools, packages, gateway, state, shell }: {
     readonly workspace: string;
     readonly isFar: boolean;
     readonly tools: ToolServer;
+    readonly packages: PackageFolder | undefined;
+    readonly gateway: KernelGateway | KernelGatewayOptions;
     readonly state: SessionState | undefined;
+    readonly shell: ShellGuard;
   },
-) {
+): KernelHostOptions {
+  const { imagesDir = "images", spareKernel, installer = "method" } = options;
+  const lasts = gateway instanceof KernelGateway;
   return {
+    ...options,
+    gateway,
+    endGateway: lasts ? () => gateway[Symbol.asyncDispose]() : undefined,
+    shell,
+    installer: packages && installer,
     imagesDir: resolve(workspace, imagesDir),
     workingDir: isFar ? undefined : workspace, // a placement has its own workspace
     // Another host would not know about a spare kernel.
-    spareKernel: state === undefined ? spareKernel : false,
+    spareKernel: lasts ? false : spareKernel,
     toolToken: () => {
       const toolToken = tools.renewKernelToken();
       state?.keep({ toolToken });

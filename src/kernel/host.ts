@@ -6,8 +6,8 @@ import { Mutex } from "../base/mutex.ts";
 import { Deadline } from "../base/deadline.ts";
 import { abortable, anySignal } from "../base/signals.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
-import type { CodeExecutorOptions } from "../executor/options.ts";
-import type { Installer, ShellGuard } from "./bootstrap.ts";
+import type { CodeExecutorOptions, OwnOptions } from "../executor/options.ts";
+import type { ShellGuard } from "./bootstrap.ts";
 import { type ExecuteOptions, type Outcome, Run } from "./execution.ts";
 import { WorkspaceFiles } from "../place/workspace_files.ts";
 import { KernelGateway } from "./gateway.ts";
@@ -77,15 +77,12 @@ export interface KernelClientOptions
 }
 
 /** Options of {@linkcode KernelHost}. */
-interface KernelHostOptions extends Omit<KernelClientOptions, "gateway"> {
+export interface KernelHostOptions
+  extends
+    Omit<KernelClientOptions, "gateway">,
+    Pick<OwnOptions, "shownPath" | "spareKernel" | "installer"> {
   /** A gateway that runs, or how the host starts its own, and a fresh one when that has ended. */
   readonly gateway: GatewayAddress | KernelGatewayOptions;
-  /** How the text names a file of a display, by its path. */
-  readonly shownPath?: ((path: string) => string) | undefined;
-  /** Whether a second kernel is kept ready; `true` by default. */
-  readonly spareKernel?: boolean | undefined;
-  /** How a missing package is installed, if it can be. */
-  readonly installer?: Installer | undefined;
   /** Called with each kernel before code runs in it. */
   readonly onKernel?: (kernel: KernelReference) => void;
   /** A kernel that another host has started, with its last execution. It is used in place of a new one. */
@@ -159,7 +156,8 @@ export const SHORT_LIFE_MS: number = 1000;
 export class KernelHost implements AsyncDisposable {
   readonly #options: KernelHostOptions;
   readonly #log: Logger;
-  readonly #images: ArtifactFolder;
+  /** Receives the files of displays, and texts that are too long. */
+  readonly images: ArtifactFolder;
   readonly #turns = new Mutex();
   readonly #closed = new AbortController();
   /** Kernels that are being ended. The next one is started, or begins, after that. */
@@ -179,7 +177,7 @@ export class KernelHost implements AsyncDisposable {
     const { imagesDir = "images", toolToken, signal } = options;
     this.#options = options;
     this.#log = options.log ?? silentLogger;
-    this.#images = new ArtifactFolder(imagesDir);
+    this.images = new ArtifactFolder(imagesDir);
     const starting = anySignal(signal, this.#closed.signal);
     const start = options.found === undefined
       ? this.#start(toolToken?.(), starting)
@@ -225,7 +223,7 @@ export class KernelHost implements AsyncDisposable {
       ...options,
       code,
       maxOutputBytes,
-      images: this.#images,
+      images: this.images,
       shownPath,
       graceMs: interruptGraceMs,
       closed: this.#closed.signal,

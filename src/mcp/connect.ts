@@ -104,7 +104,7 @@ async function connectStdio(
   params: StdioServerParams,
   options: InnerOptions & { readonly commandLine: string },
 ): Promise<McpConnection> {
-  const { log, hooks, workspace, settings, commandLine } = options;
+  const { log, hooks, workspace, commandLine } = options;
   await using stack = new AsyncDisposableStack();
   using attempt = new Attempt(serverName, params, options);
   const state = `MCP server "${serverName}" is still starting (limit: ${attempt.seconds} s)`;
@@ -112,13 +112,8 @@ async function connectStdio(
   using _slow = new Deadline(SLOW_MS, {
     onPassed: () => log.info(`${state}: ${commandLine}${said()}`),
   });
-  const launching = launchStdio(serverName, params, {
-    workspace,
-    settings,
-    belongings: stack,
-    log,
-    signal: attempt.signal,
-  });
+  const { signal } = attempt;
+  const launching = launchStdio(serverName, params, { ...options, belongings: stack, signal });
   const launch = await launching.catch((cause: unknown) => {
     if (cause !== attempt.deadline.signal?.reason) throw cause;
     const message = `The sandbox of MCP server "${serverName}" was not ready in time`;

@@ -79,9 +79,8 @@ export class McpServer implements AsyncDisposable {
     // Not imported on stdio, where it would delay the first answer.
     const { BearerTokens, EVERYBODY } = await import("./http/bearer_tokens.ts");
     const { HttpMcpServer } = await import("./http/server.ts");
-    const { refuseReady, SessionPool } = await import("./http/sessions.ts");
+    const { refuseReady, refuseUnshareable, SessionPool } = await import("./http/sessions.ts");
     const { makeSessionFolders } = await import("./http/session_folders.ts");
-    const { refuseUnshareable } = await import("./http/workspace_share.ts");
     const { port = 0, hostname = "127.0.0.1", allowedHosts = [], tokens, ...more } = options;
     const { version = "0", allowRegistrations = false, workspace, durable, ...session } = more;
     if (durable && tokens === undefined) {
@@ -89,9 +88,9 @@ export class McpServer implements AsyncDisposable {
     }
     refuseReady(options);
     const { log = stderrLogger(), shareWorkspace: share } = session;
-    const token = tokens === undefined ? randomToken() : undefined;
-    const given = token === undefined ? tokens : [token];
-    const bearers = given === undefined || given === false ? undefined : new BearerTokens();
+    const generated = randomToken();
+    const given = tokens ?? [generated];
+    const bearers = given === false ? undefined : new BearerTokens();
     for (const each of given || []) bearers?.add(each);
     if (bearers?.owners.size === 0) {
       throw new TypeError("An HTTP server needs at least one bearer token");
@@ -123,6 +122,7 @@ export class McpServer implements AsyncDisposable {
     );
     parts.defer(() => pool.onDisconnect()); // before requests are cancelled
     const never = new Promise<void>(() => {});
+    const token = tokens === undefined ? generated : undefined;
     return new McpServer(never, parts.move(), { url: server.url, token });
   }
 

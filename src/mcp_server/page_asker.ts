@@ -19,8 +19,6 @@ export interface PageAskerOptions {
   readonly workspace?: string;
   /** Receives links. */
   readonly log: Logger;
-  /** How long to wait for a page that is expected to open, in milliseconds; 15,000 by default. */
-  readonly patienceMs?: number;
 }
 
 /**
@@ -33,17 +31,15 @@ export interface PageAskerOptions {
 export class PageAsker {
   readonly #page: ApprovalPage;
   readonly #link: PageLink;
-  readonly #patienceMs: number;
   readonly #command: string;
   /** Whether nobody used the latest link. */
   #inVain = false;
 
   constructor(options: PageAskerOptions) {
-    const { page, label = "", workspace, log, patienceMs = PATIENCE_MS } = options;
+    const { page, label = "", workspace, log } = options;
     this.#page = page;
     const where = workspace === undefined ? "" : ` --workspace ${shellWord(workspace)}`;
     this.#command = `ipybox approvals${where}`;
-    this.#patienceMs = patienceMs;
     const whose = label === "" ? "" : ` of ${label}`;
     this.#link = new PageLink(page, (link) => {
       this.#inVain = false;
@@ -117,7 +113,7 @@ export class PageAsker {
         const opened = this.#page.whenConnected(gone.signal).catch(() => {}); // it waited in vain
         try {
           const settled = Promise.race([opened, request.response]);
-          if (await settledWithin(settled, this.#patienceMs)) return true;
+          if (await settledWithin(settled, PATIENCE_MS)) return true;
           this.#inVain = !this.#page.connected;
           return this.#page.connected;
         } finally {

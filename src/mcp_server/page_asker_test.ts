@@ -106,7 +106,7 @@ Deno.test("PageAsker tells the code to the log alone", async () => {
   asking.time.advance(15_000);
   const answers = `${first}\n${await second}`;
   const code = /code=(\S+)/.exec(asking.links.join("\n"))?.[1] ?? "";
-  assertEquals(asking.desk.sessions.redeem(code) === undefined, false);
+  assertEquals(asking.desk.redeem(code) === undefined, false);
   assertEquals(answers.includes(code), false);
   assertEquals(/[?&]code=/.test(answers), false);
 });

@@ -1,8 +1,8 @@
 import { Deadline } from "../base/deadline.ts";
 import type { Logger } from "../base/log.ts";
-import { shownActivity, type Work } from "./cell_run.ts";
+import { type CellParts, shownActivity, type Work } from "./cell_run.ts";
 import type { ServerContext } from "./sdk.ts";
-import type { Session, SessionParts } from "./session.ts";
+import type { Session } from "./session.ts";
 
 /** The shortest interval between reports; a person cannot read faster. */
 const INTERVAL_MS = 250;
@@ -29,7 +29,7 @@ export class Preparation implements Work {
   }
 
   /** Waits for the session's kernel and reports its start meanwhile. */
-  async kernel(): Promise<SessionParts> {
+  async kernel(): Promise<CellParts> {
     this.#awaitsKernel = true;
     try {
       return await this.#session.parts;

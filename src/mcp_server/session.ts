@@ -1,4 +1,4 @@
-import { basename, join, resolve } from "node:path";
+import { basename, join } from "node:path";
 import type { ToolIndex, ToolMatches } from "../apigen/search.ts";
 import type { AuditLog } from "../approval/audit/log.ts";
 import type { CallObserver } from "../approval/observed_call.ts";
@@ -16,7 +16,7 @@ import type {
   OwnExecutorOptions,
   OwnOptions,
 } from "../executor/options.ts";
-import { ArtifactFolder } from "../files/artifact_folder.ts";
+import type { KernelHost } from "../kernel/host.ts";
 import type { WorkspaceFiles } from "../place/workspace_files.ts";
 import { bindsWorkspace } from "../place/placement.ts";
 import type { PythonEnvironment } from "../python/environment.ts";
@@ -35,14 +35,8 @@ import { SettingQuestions, type UnacceptedSetting } from "./setting_questions.ts
 import type { PageAsker } from "./page_asker.ts";
 import { CellTasks } from "./tasks.ts";
 
-/** The parts of a running session that its tools use. */
-export interface SessionParts extends CellParts {
-  /** Receives the full output of cells; their images are in the same folder. */
-  readonly outputs: ArtifactFolder;
-}
-
 /** The parts that can be started before a client is there. */
-interface PreparedParts extends SessionParts {
+interface PreparedParts extends CellParts {
   /** Disposed of with them. */
   readonly stack: AsyncDisposableStack;
 }
@@ -168,7 +162,7 @@ export class Session implements AsyncDisposable {
   #running: AsyncDisposable | undefined;
   #workspace: Promise<string> | undefined;
   #index: ToolIndex | undefined;
-  #parts: Promise<SessionParts> | undefined;
+  #parts: Promise<CellParts> | undefined;
   #audit: Promise<AuditLog> | undefined;
 
   constructor(options: SessionOptions) {
@@ -203,7 +197,7 @@ export class Session implements AsyncDisposable {
     return this.#starting;
   }
 
-  get parts(): Promise<SessionParts> {
+  get parts(): Promise<CellParts> {
     this.#parts ??= this.#start().catch((error: unknown) => {
       this.#parts = undefined;
       throw error;
@@ -252,7 +246,7 @@ export class Session implements AsyncDisposable {
 
   /** Starts a cell, which runs after the earlier ones. */
   async startCell(
-    kernel: () => Promise<SessionParts>,
+    kernel: () => Promise<CellParts>,
     { code, timeoutMs, patience }: {
       readonly code: string;
       readonly timeoutMs: number;
@@ -348,10 +342,9 @@ export class Session implements AsyncDisposable {
   /** Makes a cell's full text a resource. */
   async saveOutput(whole: string | { readonly text: string }): Promise<Artifact | undefined> {
     try {
-      const { outputs } = await this.parts;
       const path = typeof whole === "string"
         ? whole
-        : outputs.write("txt", new TextEncoder().encode(whole.text));
+        : (await this.#kernel()).images.write("txt", new TextEncoder().encode(whole.text));
       return this.artifacts.add("outputs", path, "Full output of a cell");
     } catch (error) {
       this.log.warn(`Cannot save the full output of a cell: ${error}`);
@@ -367,8 +360,12 @@ export class Session implements AsyncDisposable {
 
   /** The workspace's files, as code sees them. */
   async workspaceFiles(): Promise<WorkspaceFiles> {
-    const { workspaceFilesOf } = await import("../executor/code_executor.ts");
-    return workspaceFilesOf((await this.parts).executor);
+    return (await this.#kernel()).workspaceFiles;
+  }
+
+  async #kernel(): Promise<KernelHost> {
+    const { kernelOf } = await import("../executor/code_executor.ts");
+    return kernelOf((await this.parts).executor);
   }
 
   /** Calls back when servers were added or removed, until disposed. */
@@ -417,10 +414,10 @@ export class Session implements AsyncDisposable {
     });
   }
 
-  async #start(): Promise<SessionParts> {
+  async #start(): Promise<CellParts> {
     const prepared = this.#prepared ?? this.#prepare();
     this.#prepared = undefined;
-    const { executor, page, outputs, stack } = await prepared;
+    const { executor, page, stack } = await prepared;
     await using parts = stack;
     const { announceSession } = await import("./running_sessions.ts");
     const workspace = await this.workspace;
@@ -433,7 +430,7 @@ export class Session implements AsyncDisposable {
     const lose = () => this.#lose(sessionEnded?.reason, running);
     if (sessionEnded?.aborted) lose();
     sessionEnded?.addEventListener("abort", lose, { once: true });
-    return { executor, outputs, page };
+    return { executor, page };
   }
 
   async #prepare(): Promise<PreparedParts> {
@@ -445,8 +442,7 @@ export class Session implements AsyncDisposable {
       ? (await this.#python()).executable
       : this.#options.python;
     this.#starting = "Starting the kernel";
-    const { imagesDir = "images", approve = "ask", approveShell = "allow", policy } = this.#options;
-    const outputs = new ArtifactFolder(resolve(workspace, imagesDir)); // before any code has run
+    const { approve = "ask", approveShell = "allow", policy } = this.#options;
     const { prepareSessionsFolder } = await import("./running_sessions.ts");
     await prepareSessionsFolder();
     const { PageAsker } = await import("./page_asker.ts");
@@ -472,7 +468,7 @@ export class Session implements AsyncDisposable {
       this.park(cell);
       this.#news.push(`[An earlier cell has ID ${cell.id}: wait_for_cell returns its result]`);
     }
-    return { executor, page: asker, outputs, stack: stack.move() };
+    return { executor, page: asker, stack: stack.move() };
   }
 
   /** Asks about settings that do not count yet, and reads those that count then. */

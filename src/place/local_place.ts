@@ -160,24 +160,18 @@ interface LastingLaunch
 /** Makes a supervisor start a command, and attaches to it. */
 export async function launchLasting(
   session: LastingSession,
-  { command, cwd, env, python, root, hostPrivate, held, log, where, reach }: LastingLaunch,
+  { command, root, held, log, where, ...launch }: LastingLaunch,
 ): Promise<SupervisedLauncher> {
-  const { id, secret, idleMs, maxMs } = session;
-  const address = { id, secret, socket: `${hostPrivate}/socket`, where };
-  await session.onSocket(address);
+  const { id, secret, onSocket, ...lasting } = session;
+  const address = { id, secret, socket: `${launch.hostPrivate}/socket`, where };
+  await onSocket(address);
   await startSupervisor({
+    ...lasting,
+    ...launch,
     ...{ id, secret, socket: address.socket },
-    python,
-    hostPrivate,
     argv: command,
-    reach,
-    cwd,
-    env,
-    idleMs,
-    maxMs,
     locks: held.locks,
     remove: [...held.locks.filter((lock) => !lock.startsWith(`${root}/`)), root],
-    folder: session.folder,
   });
   held.leave();
   return await SupervisedLauncher.attach(address, log);

@@ -94,13 +94,6 @@ interface ReliablePathOptions {
   readonly workspace: string;
   /** The purpose of the path for errors, such as `sandbox settings`. */
   readonly what: string;
-  /**
-   * The files and folders of the workspace that code cannot change in any session, without links in
-   * their paths. A path may lead through these, including links in them.
-   *
-   * @default {undefined} the path itself, as this session protects it, and `.ipybox`
-   */
-  readonly anchors?: readonly string[];
 }
 
 /** A step on the way to a file, without links above it. */
@@ -124,7 +117,7 @@ interface Way {
 export async function reliablePath(path: string, options: ReliablePathOptions): Promise<string> {
   const workspace = await realPathIfSeen(resolve(options.workspace));
   const { steps, real } = await follow(resolve(path), options.workspace, workspace);
-  const anchors = options.anchors ?? [real, stateOf(workspace)];
+  const anchors = [real, stateOf(workspace)]; // this session protects the path itself
   const loose = steps.filter((step) => isLoose(step, workspace, anchors));
   const bad = loose.find(({ isLink }) => isLink) ?? loose[0];
   if (bad === undefined) return real;

@@ -182,8 +182,8 @@ export function callEvents(events: ServerEvents): CallObserver {
 
 /** Options of {@linkcode serverHooks}. */
 interface ServerHooksOptions {
-  readonly sampling: ServerHooks["sample"];
-  readonly roots: ServerHooks["roots"];
+  readonly sampling?: ServerHooks["sample"];
+  readonly roots?: ServerHooks["roots"];
   /** Receives logs and changed tools. */
   readonly events: ServerEvents;
   /** Receives changed tools, and servers that start. */

@@ -5,19 +5,16 @@ import { limitedLogger, type Logger } from "../base/log.ts";
 import { Mutex } from "../base/mutex.ts";
 import { sealObject, toExact } from "../json/exact.ts";
 import { startFailure } from "../mcp/start_errors.ts";
-import type { ServerParams, VariableLookup } from "../mcp/params.ts";
+import type { ConnectOptions } from "../mcp/connect.ts";
+import type { ServerParams } from "../mcp/params.ts";
 import { launchText } from "./fingerprint.ts";
 import type { ServerRegistry } from "./registry.ts";
 import { reachText, type StartEvidence, startEvidence, unaskedStart } from "./start_evidence.ts";
 
 /** Options of {@linkcode StartApproval}. */
-interface StartApprovalOptions {
+interface StartApprovalOptions extends Pick<ConnectOptions, "workspace" | "variables"> {
   /** Knows which servers the user registered. */
   readonly registry: ServerRegistry;
-  /** The registry's workspace. */
-  readonly workspace: string | undefined;
-  /** Where `${VAR}` comes from, instead of the environment and the workspace's `.env`. */
-  readonly variables: VariableLookup | undefined;
   /** Asks for approval of the others. */
   readonly approve: (
     call: ApprovalCall,

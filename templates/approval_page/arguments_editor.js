@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { byId, count, el } from "./dom.js";
+import { count, el } from "./dom.js";
 import { escapeHidden, foreign, isPlain } from "./visible.js";
 
 /** A text that is longer, or has several lines, is not read as JSON. */
@@ -130,13 +130,4 @@ function rowsOf(text) {
   let rows = 1;
   for (const line of text.split("\n")) rows += Math.max(1, Math.ceil(line.length / COLUMNS));
   return Math.min(MAX_ROWS, Math.max(MIN_ROWS, rows));
-}
-
-/** Brings the fields in the place of the arguments in view. */
-export function openEditor(request, options) {
-  const editor = new ArgumentsEditor(request.tool_args.entries, options);
-  const view = byId("arguments");
-  view.hidden = true;
-  view.after(editor.element);
-  return editor;
 }

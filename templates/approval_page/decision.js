@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { openEditor } from "./arguments_editor.js";
+import { ArgumentsEditor } from "./arguments_editor.js";
 import { byId, el } from "./dom.js";
 import { GuardedForm, label } from "./guard.js";
 import { isChange, isShell } from "./request.js";
@@ -124,7 +124,7 @@ export class DecisionForm extends GuardedForm {
 
   #openEditor() {
     if (this.request === undefined || isChange(this.request)) return;
-    this.#editor = openEditor(this.request, {
+    this.#editor = new ArgumentsEditor(this.request.tool_args.entries, {
       isShell: isShell(this.request),
       onInput: () => {
         this.tell("");
@@ -132,6 +132,9 @@ export class DecisionForm extends GuardedForm {
       },
       onAllow: () => this.allow(),
     });
+    const view = byId("arguments");
+    view.hidden = true;
+    view.after(this.#editor.element);
     this.see();
     this.#editor.focus();
   }

@@ -47,7 +47,7 @@ function elsewhereView(call) {
     {},
     el("span", { class: "name" }, nameView(call)),
     el("span", { class: "below" }, "since ", timeView(since), " in session ", where),
-    el("span", { class: "how" }, ...how),
+    el("span", {}, ...how),
   );
 }
 

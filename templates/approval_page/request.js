@@ -97,7 +97,7 @@ export function nameView(request) {
 
 /** How a request ended, in a word or two. */
 export function resultText({ result }) {
-  return RESULTS[result] ?? "Ended";
+  return RESULTS[result];
 }
 
 /** How the call of a decided request ended, in a word or two; empty where nobody can know. */
@@ -141,7 +141,7 @@ export function requestView(request, outcome) {
     el(
       "p",
       { class: "kind" },
-      KINDS[request.kind] ?? "Request",
+      KINDS[request.kind],
       " · asked at ",
       timeView(request.asked_at),
     ),
@@ -220,8 +220,7 @@ function messageView({ message, url }) {
   if (url !== undefined) {
     const { host } = new URL(url);
     parts.push(el("p", {}, "It wants you to open this address, at ", foreign(host), ":"));
-    const text = visible(url, { code: true });
-    parts.push(el("blockquote", {}, el("code", { class: "foreign", dir: "ltr" }, text)));
+    parts.push(el("blockquote", {}, codeView(url)));
   }
   return el("section", { id: "message", class: "card", "aria-label": "Question" }, ...parts);
 }
@@ -248,14 +247,10 @@ function facts(request) {
   const list = el("dl", { class: "facts" });
   const add = (name, ...value) => list.append(el("dt", {}, name), el("dd", {}, ...value));
   if (request.source !== undefined) {
-    const text = visible(request.source.text, { code: true });
-    const line = el("code", { class: "foreign", dir: "ltr" }, text);
-    add("Called by", `line ${request.source.line}: `, line, note(" (the code says)"));
-    const { names = [] } = request.source;
+    const { line, text, names = [] } = request.source;
+    add("Called by", `line ${line}: `, codeView(text), note(" (the code says)"));
     if (names.length > 0) {
-      const text = visible(names.join(", "), { code: true });
-      const shown = el("code", { class: "foreign", dir: "ltr" }, text);
-      add("This code names", shown, note(" (it may call others)"));
+      add("This code names", codeView(names.join(", ")), note(" (it may call others)"));
     }
     const code = request.source.code?.replace(/\n$/, "") ?? "";
     if (code.includes("\n")) {
@@ -266,8 +261,7 @@ function facts(request) {
   }
   if (!isShell(request) && !isChange(request)) add("Server", foreign(request.server_name));
   if (request.server_launch !== undefined) {
-    const text = visible(request.server_launch, { code: true });
-    add("Started by", el("code", { class: "foreign", dir: "ltr" }, text));
+    add("Started by", codeView(request.server_launch));
   }
   if (request.tool_name.length > MAX_NAME) add("Its whole name", foreignView(request.tool_name));
   const title = request.title ?? request.annotations?.title;
@@ -287,6 +281,11 @@ function facts(request) {
     );
   }
   return list;
+}
+
+/** Code of somebody else in one line. */
+function codeView(text) {
+  return el("code", { class: "foreign", dir: "ltr" }, visible(text, { code: true }));
 }
 
 /** A text of somebody else: in a block of its own, unless it is short. */

@@ -85,9 +85,11 @@ export class PageDesk implements Disposable {
   readonly board: RequestBoard;
   /** The open pages. */
   readonly presence: Presence = new Presence();
-  /** The one-time codes, and the sessions of those who used one. */
-  readonly sessions: PageSessions = new PageSessions();
 
+  /** The one-time codes as hashes, so that the time of a look-up reveals nothing. Each expects a page. */
+  readonly #invitations = new Map<string, Disposable>();
+  /** The hashes of the cookies by the sessions of those who used a code. */
+  readonly #sessions = new Map<string, string>();
   readonly #stack = new DisposableStack();
   readonly #linkMs: number;
   readonly #graceMs: number;
@@ -117,14 +119,33 @@ export class PageDesk implements Disposable {
 
   /** Makes a one-time code, and expects a page until it is void. */
   invite(): string {
-    const expected = this.presence.expect(this.#linkMs);
-    return this.sessions.invite(this.#linkMs, (used) => {
-      if (used) { // the page itself comes next
-        this.#loading?.[Symbol.dispose]();
-        this.#loading = this.presence.expect(LOAD_MS);
-      }
-      expected[Symbol.dispose]();
-    });
+    const code = randomCode();
+    const key = sha256(normalized(code));
+    const forget = () => void this.#invitations.delete(key);
+    this.#invitations.set(key, this.presence.expect(this.#linkMs, forget));
+    return code;
+  }
+
+  /** Exchanges a code for a session. A code works once. */
+  redeem(code: string): PageSession | undefined {
+    const invitation = this.#invitations.get(sha256(normalized(code)));
+    if (invitation === undefined) return undefined;
+    this.#loading?.[Symbol.dispose]();
+    this.#loading = this.presence.expect(LOAD_MS); // the page itself comes next
+    invitation[Symbol.dispose]();
+    const session = { id: randomToken().slice(0, 32), token: randomToken() };
+    this.#sessions.set(session.id, sha256(session.token));
+    return session;
+  }
+
+  /** Whether there is a session with this id. */
+  hasSession(id: string): boolean {
+    return this.#sessions.has(id);
+  }
+
+  /** Whether a cookie's value belongs to the session. */
+  admits(id: string, token: string): boolean {
+    return this.#sessions.get(id) === sha256(token);
   }
 
   /** Whether an approver in another process is connected, who is asked before pages. */
@@ -198,70 +219,6 @@ interface PageSession {
   readonly token: string;
 }
 
-/** A code that has not been used yet. */
-interface Invitation {
-  /** When it is void, by `performance.now()`. */
-  readonly until: number;
-  /** Called once it is used or void. */
-  readonly onEnd: (used: boolean) => void;
-}
-
-/** More are not kept: the oldest make room. */
-const MAX_INVITATIONS = 32;
-const MAX_SESSIONS = 64;
-
-/** The one-time codes and their sessions, as hashes: the time of a look-up reveals nothing. */
-class PageSessions {
-  readonly #invitations = new Map<string, Invitation>();
-  readonly #sessions = new Map<string, string>();
-
-  /** Makes a code. */
-  invite(lifeMs: number, onEnd: (used: boolean) => void): string {
-    const code = randomCode();
-    this.#invitations.set(sha256(normalized(code)), { until: performance.now() + lifeMs, onEnd });
-    this.#dropOldInvitations();
-    return code;
-  }
-
-  /** Exchanges a code for a session. A code works once. */
-  redeem(code: string): PageSession | undefined {
-    const key = sha256(normalized(code));
-    const invitation = this.#invitations.get(key);
-    if (invitation === undefined) return undefined;
-    this.#invitations.delete(key);
-    const used = performance.now() <= invitation.until;
-    if (!used) {
-      invitation.onEnd(false);
-      return undefined;
-    }
-    const session = { id: randomToken().slice(0, 32), token: randomToken() };
-    this.#sessions.set(session.id, sha256(session.token));
-    const [oldest] = this.#sessions.keys();
-    if (this.#sessions.size > MAX_SESSIONS && oldest !== undefined) this.#sessions.delete(oldest);
-    invitation.onEnd(true);
-    return session;
-  }
-
-  /** Whether there is a session with this id. */
-  has(id: string): boolean {
-    return this.#sessions.has(id);
-  }
-
-  /** Whether a cookie's value belongs to the session. */
-  admits(id: string, token: string): boolean {
-    return this.#sessions.get(id) === sha256(token);
-  }
-
-  #dropOldInvitations(): void {
-    for (const [key, { until, onEnd }] of this.#invitations) {
-      const void_ = until < performance.now();
-      if (!void_ && this.#invitations.size <= MAX_INVITATIONS) continue;
-      this.#invitations.delete(key);
-      onEnd(false);
-    }
-  }
-}
-
 /** Without the letters that look like digits or like each other: people may type it. */
 const ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
@@ -314,7 +271,6 @@ interface SettledRequest {
 
 interface OpenRequest {
   readonly request: PersonRequest;
-  readonly since: Date;
   /** The request as JSON text. */
   readonly view: string;
 }
@@ -407,7 +363,7 @@ class RequestBoard implements Disposable {
     outcomeOf: (answer: Answer) => Outcome,
   ): void {
     const since = ("askedAt" in request ? request.askedAt : undefined) ?? new Date();
-    const open: OpenRequest = { request, since, view: viewOf(request, since) };
+    const open: OpenRequest = { request, view: viewOf(request, since) };
     this.#open.set(request.id, open);
     request.response.then((answer) => this.#settle(open, outcomeOf(answer)));
     this.#tell(`{"type":"asked","request":${open.view}}`);
@@ -510,10 +466,11 @@ class Presence implements Disposable {
     return { [Symbol.dispose]: () => void this.#watchers.delete(callback) };
   }
 
-  /** A page may come. */
-  expect(timeoutMs: number): Disposable {
+  /** A page may come, until then or until disposed. */
+  expect(timeoutMs: number, onEnd?: () => void): Disposable {
     const forget = () => {
       deadline[Symbol.dispose]();
+      onEnd?.();
       if (this.#expectations.delete(deadline)) this.#tell();
     };
     // Nobody waits for a page alone.

@@ -1,4 +1,4 @@
-import { asset, assetTree } from "../../assets/mod.ts";
+import { assetTree } from "../../assets/mod.ts";
 import { abortable } from "../../base/signals.ts";
 import type { Approver } from "../channel.ts";
 import { ElicitationRequest } from "../questions.ts";
@@ -159,59 +159,33 @@ export class PageLink {
   }
 
   /** Shows another link where none leads to the page any more, and none is open. */
-  refresh(): boolean {
+  refresh(): void {
     const { state, connected } = this.#page;
     const isStale = performance.now() - this.#shownAt > FRESH_MS;
-    if (connected || (state === "expected" && !isStale)) return false;
+    if (connected || (state === "expected" && !isStale)) return;
     this.#shownAt = performance.now();
     this.#show(this.#page.url());
-    return true;
   }
 }
 
-export interface PageFile {
-  readonly type: string;
-  text(): string;
-  /** Whether it has a form that browsers send. */
-  readonly sends?: boolean;
+/** The types of the files by the ends of their names. */
+const TYPES: Readonly<Record<string, string>> = {
+  css: "text/css",
+  html: "text/html",
+  js: "text/javascript",
+  svg: "image/svg+xml",
+};
+
+const FILES = new Map(assetTree("approval_page").map(({ path, text }) => [path, text]));
+
+/** A page, or one of its files; `undefined` if there is none. */
+export function pageFile(name: string, host: string, status = 200): Response | undefined {
+  const text = FILES.get(name);
+  if (text === undefined) return undefined;
+  const type = `${TYPES[name.replace(/^.*\./, "")]}; charset=utf-8`;
+  const headers = { ...pageHeaders(host, name === "code.html"), "content-type": type };
+  return new Response(text, { status, headers });
 }
-
-/** How pages look. */
-export const STYLE: PageFile = {
-  type: "text/css; charset=utf-8",
-  text: () => asset("approval_page/page.css"),
-};
-
-/** The icon that browsers show beside the title. */
-export const ICON: PageFile = {
-  type: "image/svg+xml",
-  text: () => asset("approval_page/icon.svg"),
-};
-
-/** The files by their names in the page's folder; the page itself has the empty one. */
-export const PAGE_FILES: ReadonlyMap<string, PageFile> = new Map<string, PageFile>([
-  ["", { type: "text/html; charset=utf-8", text: () => asset("approval_page/page.html") }],
-  ["page.css", STYLE],
-  ["icon.svg", ICON],
-  ...assetTree("approval_page").filter(({ path }) => path.endsWith(".js"))
-    .map(({ path, text }): [string, PageFile] => [
-      path,
-      { type: "text/javascript; charset=utf-8", text: () => text },
-    ]),
-]);
-
-/** The page on which a link's code is typed. */
-export const CODE_PAGE: PageFile = {
-  type: "text/html; charset=utf-8",
-  text: () => asset("approval_page/code.html"),
-  sends: true,
-};
-
-/** The page that says that there is nothing here, or no longer. */
-export const CLOSED_PAGE: PageFile = {
-  type: "text/html; charset=utf-8",
-  text: () => asset("approval_page/closed.html"),
-};
 
 /** The headers of pages: nothing from elsewhere is loaded, no other site frames them, no browser keeps them. */
 export function pageHeaders(host: string, sends: boolean = false): Record<string, string> {

@@ -49,14 +49,14 @@ Deno.test("calls wait half a minute for a page whose link was opened", async () 
   using time = new FakeTime();
   const channel = new ApprovalChannel();
   using desk = new PageDesk(desks(channel));
-  desk.sessions.redeem(desk.invite());
+  desk.redeem(desk.invite());
   const asked = refusal(channel.request(call));
   time.advance(29_999);
   assertEquals(desk.presence.state, "expected");
   time.advance(1);
   assertEquals(await asked, "approval_unavailable: Nobody opened the approval page in time");
 
-  desk.sessions.redeem(desk.invite());
+  desk.redeem(desk.invite());
   desk.enter()[Symbol.dispose](); // the page that was expected has come, and gone
   time.advance(5000);
   assertEquals(desk.presence.state, "away");
@@ -67,7 +67,7 @@ Deno.test("calls wait while a page is open, and for some seconds after the last 
   const channel = new ApprovalChannel();
   using desk = new PageDesk(desks(channel), { graceMs: 3000 });
   const code = desk.invite();
-  assertEquals(desk.sessions.redeem(code) === undefined, false);
+  assertEquals(desk.redeem(code) === undefined, false);
   const states: string[] = [];
   using _watch = desk.presence.onChange((state) => states.push(state));
   const [first, second] = [desk.enter(), desk.enter()];
@@ -106,15 +106,15 @@ Deno.test("a code opens one page, once, and only in time", () => {
   using desk = new PageDesk(desks(), { linkMs: 1000 });
   const [early, late] = [desk.invite(), desk.invite()];
   assertMatch(early, /^[0-9A-HJ-KM-NP-TV-Z]{4}(-[0-9A-HJ-KM-NP-TV-Z]{4}){3}$/);
-  assertEquals(desk.sessions.redeem(early.slice(1)), undefined);
-  assertEquals(desk.sessions.redeem(""), undefined);
-  const session = desk.sessions.redeem(` ${early.toLowerCase().replaceAll("-", " ")}`); // it was typed
-  assertEquals(desk.sessions.redeem(early), undefined);
+  assertEquals(desk.redeem(early.slice(1)), undefined);
+  assertEquals(desk.redeem(""), undefined);
+  const session = desk.redeem(` ${early.toLowerCase().replaceAll("-", " ")}`); // it was typed
+  assertEquals(desk.redeem(early), undefined);
   time.advance(1001);
-  assertEquals(desk.sessions.redeem(late), undefined);
+  assertEquals(desk.redeem(late), undefined);
   const { id = "", token = "" } = session ?? {};
-  assertEquals([desk.sessions.has(id), desk.sessions.admits(id, token)], [true, true]);
-  assertEquals([desk.sessions.admits(id, id), desk.sessions.admits(token, token)], [false, false]);
+  assertEquals([desk.hasSession(id), desk.admits(id, token)], [true, true]);
+  assertEquals([desk.admits(id, id), desk.admits(token, token)], [false, false]);
 });
 
 Deno.test("an approver that is attached is asked instead of the page", async () => {

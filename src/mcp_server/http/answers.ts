@@ -9,41 +9,31 @@ export function rpcError(
   return Response.json(body, { status, headers: { ...headers, "cache-control": "no-store" } });
 }
 
-/** The actions of {@linkcode untilSent} at the end of a response. */
-interface UntilSentOptions {
-  /** Disposed of when the response ends, however it ends. */
-  readonly use: Disposable;
-  /** Called if the client disconnects before it has received everything. */
-  readonly onGone?: (() => void) | undefined;
-}
-
-/** Follows a response to its end: Deno aborts a request's signal also after complete responses. */
-export function untilSent(response: Response, options: UntilSentOptions): Response {
-  const { use, onGone } = options;
-  if (response.body === null) {
-    use[Symbol.dispose]();
-    return response;
-  }
-  const body = response.body.pipeThrough(
-    new TransformStream<Uint8Array, Uint8Array>({
-      flush: () => use[Symbol.dispose](),
-      cancel: () => {
-        use[Symbol.dispose]();
-        onGone?.();
-      },
-    }),
-  );
-  return new Response(body, response);
-}
-
-/** The same for a response that is still to be made; if that fails, the resource is disposed of, too. */
+/**
+ * Disposes of a resource when a response has ended, however it ends, or cannot be made. Deno aborts a
+ * request's signal also after complete responses: `onGone` is called if the client has disconnected.
+ */
 export async function usedUntilSent(
   use: Disposable,
   respond: () => Promise<Response>,
   onGone?: () => void,
 ): Promise<Response> {
   try {
-    return untilSent(await respond(), { use, onGone });
+    const response = await respond();
+    if (response.body === null) {
+      use[Symbol.dispose]();
+      return response;
+    }
+    const body = response.body.pipeThrough(
+      new TransformStream<Uint8Array, Uint8Array>({
+        flush: () => use[Symbol.dispose](),
+        cancel: () => {
+          use[Symbol.dispose]();
+          onGone?.();
+        },
+      }),
+    );
+    return new Response(body, response);
   } catch (error) {
     use[Symbol.dispose]();
     throw error;

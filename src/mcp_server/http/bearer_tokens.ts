@@ -1,5 +1,4 @@
 import { sha256 } from "../../json/digest.ts";
-import { sameToken } from "../../base/tokens.ts";
 import { parsePlacement, type Placement } from "../../place/placement.ts";
 
 /** A bearer token of an MCP server over HTTP, with settings. */
@@ -28,12 +27,8 @@ export const EVERYBODY = "everybody";
 
 /** The tokens of an HTTP server; each is an owner of sessions. */
 export class BearerTokens {
-  readonly #owners = new Map<string, string>();
-  readonly #settings = new Map<string, OwnerSettings>();
-
-  get owners(): ReadonlyMap<string, OwnerSettings> {
-    return this.#settings;
-  }
+  /** The settings by owners. */
+  readonly owners: Map<string, OwnerSettings> = new Map();
 
   /** Adds a token, or refuses it. Adding it again has no effect. */
   add(entry: string | HttpToken): void {
@@ -46,27 +41,28 @@ export class BearerTokens {
     if (maxSessions !== undefined && !(Number.isSafeInteger(maxSessions) && maxSessions > 0)) {
       throw new RangeError(`A token's maxSessions must be a whole number above 0: ${maxSessions}`);
     }
-    // The owner's name is the same after a restart, and useless to whoever reads it.
-    const owner = sha256(`owner ${token}`);
+    const owner = nameOf(token);
     const settings = {
       placement: placement && parsePlacement(placement, "A token's placement"),
       maxSessions,
     };
-    const known = this.#settings.get(owner);
+    const known = this.owners.get(owner);
     if (known !== undefined && [known, settings].some(hasAny)) {
       throw new TypeError("A bearer token with settings was given twice: keep one of them");
     }
-    this.#owners.set(token, owner);
-    this.#settings.set(owner, settings);
+    this.owners.set(owner, settings);
   }
 
   ownerOf(request: Request): string | undefined {
     const given = /^Bearer +(\S+)$/i.exec(request.headers.get("authorization") ?? "")?.[1] ?? "";
-    let found: string | undefined;
-    // All are compared, so that timing does not reveal a nearly correct one.
-    for (const [token, owner] of this.#owners) if (sameToken(given, token)) found = owner;
-    return found;
+    const owner = nameOf(given); // a hash, so that the time of the look-up reveals nothing
+    return this.owners.has(owner) ? owner : undefined;
   }
+}
+
+/** The name of a token's owner: the same after a restart, and useless to whoever reads it. */
+function nameOf(token: string): string {
+  return sha256(`owner ${token}`);
 }
 
 function hasAny(settings: OwnerSettings): boolean {

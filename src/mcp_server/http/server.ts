@@ -14,7 +14,7 @@ import { RequestsInFlight } from "./requests_in_flight.ts";
 import { serveFiles } from "./session_files.ts";
 import { type SessionPool, TooManySessionsError } from "./sessions.ts";
 
-export interface HttpMcpServerOptions {
+export interface HttpMcpServerOptions extends Pick<ServerForOptions, "version" | "extend"> {
   readonly pool: SessionPool;
   /** The tokens of its clients; `undefined` admits everyone who can reach it. */
   readonly tokens: BearerTokens | undefined;
@@ -23,10 +23,7 @@ export interface HttpMcpServerOptions {
   readonly port: number;
   /** Host names that clients may use, in addition to the loopback names. */
   readonly allowedHosts: readonly string[];
-  readonly version: string;
   readonly log: Logger;
-  /** Extends the server of each connection: see {@linkcode ServerForOptions.extend}. */
-  readonly extend?: ServerForOptions["extend"];
 }
 
 /** The largest body. Code is sent in it, files are not. */
@@ -56,12 +53,12 @@ export class HttpMcpServer implements AsyncDisposable {
   readonly #log: Logger;
 
   constructor(options: HttpMcpServerOptions) {
-    const { pool, version, extend, log, hostname, port, allowedHosts } = options;
+    const { pool, log, hostname, port, allowedHosts } = options;
     this.#options = options;
     this.#log = limitedLogger(log);
     this.#inFlight = new RequestsInFlight((owner) => pool.shareOf(owner));
-    this.#legacy = new LegacySessions(pool, { version, extend });
-    this.#modern = new ModernHandlers(pool, { version, extend }, log);
+    this.#legacy = new LegacySessions(pool, options);
+    this.#modern = new ModernHandlers(pool, options, log);
     const handler = (request: Request) => this.#handle(request);
     this.#server = new HttpServer({ hostname, port, handler, log });
     // `localhost` has two addresses: another user could have this port of the other one.

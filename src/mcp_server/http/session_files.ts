@@ -16,8 +16,8 @@ import {
   pathParts,
   type WorkspaceFiles,
 } from "../../place/workspace_files.ts";
-import { untilSent } from "./answers.ts";
-import type { SessionPool } from "./sessions.ts";
+import { usedUntilSent } from "./answers.ts";
+import type { PooledSession, SessionPool } from "./sessions.ts";
 
 /** The host's own state, which clients cannot access. */
 const OWN_STATE = ".ipybox";
@@ -37,35 +37,39 @@ export async function serveFiles(
   if (id === undefined || path === undefined) return undefined;
   const pooled = await pool.find(owner, id);
   if (pooled === undefined) throw new Refused(404, "No such session");
-  using uses = new DisposableStack();
-  uses.use(pooled.use());
-  try {
-    const isFolder = path === "" || path.endsWith("/");
-    const parts = path === "" ? [] : pathParts(decoded(isFolder ? path.slice(0, -1) : path));
-    if (parts[0] === OWN_STATE) throw new Refused(403, `Clients cannot access ${OWN_STATE}`);
-    const files = await pooled.session.workspaceFiles();
-    // Where code does not see this machine's workspace, ipybox alone writes to it, such as images.
-    const own = pooled.session.showsWorkspace ? undefined : pooled.folder;
-    if (isFolder || request.method !== "PUT") {
-      requireMethod(request, "GET");
-      if (isFolder) {
-        const entries = await entriesOf(parts, { files, own });
-        return Response.json(entries, { headers: { "cache-control": "no-store" } });
-      }
-      const bytes = await contentOf(parts, { files, own });
-      // Its length is not sent, because code may write to the file during the transfer.
-      const response = new Response(bytes, { headers: DOWNLOAD });
-      return untilSent(response, { use: uses.move() });
+  return await usedUntilSent(pooled.use(), async () => {
+    return await answer(request, path, pooled).catch((error: unknown) => {
+      if (error instanceof ConfigError) throw new Refused(409, error.message);
+      if (error instanceof EnvironmentNotReadyError) throw new Refused(503, error.message);
+      if (!(error instanceof PathError)) throw error;
+      throw new Refused(STATUS[error.reason], error.message);
+    });
+  });
+}
+
+async function answer(
+  request: Request,
+  path: string,
+  { session, place }: PooledSession,
+): Promise<Response> {
+  const isFolder = path === "" || path.endsWith("/");
+  const parts = path === "" ? [] : pathParts(decoded(isFolder ? path.slice(0, -1) : path));
+  if (parts[0] === OWN_STATE) throw new Refused(403, `Clients cannot access ${OWN_STATE}`);
+  const files = await session.workspaceFiles();
+  // Where code does not see this machine's workspace, ipybox alone writes to it, such as images.
+  const own = session.showsWorkspace ? undefined : place.path;
+  if (isFolder || request.method !== "PUT") {
+    requireMethod(request, "GET");
+    if (isFolder) {
+      const entries = await entriesOf(parts, { files, own });
+      return Response.json(entries, { headers: { "cache-control": "no-store" } });
     }
-    if (parts[0] === GENERATED) throw new Refused(403, `${GENERATED} is generated`);
-    await files.write(parts, uploadedPieces(request.body ?? new Blob([]).stream()));
-    return new Response(null, { status: 204 });
-  } catch (error) {
-    if (error instanceof ConfigError) throw new Refused(409, error.message);
-    if (error instanceof EnvironmentNotReadyError) throw new Refused(503, error.message);
-    if (!(error instanceof PathError)) throw error;
-    throw new Refused(STATUS[error.reason], error.message);
+    // Its length is not sent, because code may write to the file during the transfer.
+    return new Response(await contentOf(parts, { files, own }), { headers: DOWNLOAD });
   }
+  if (parts[0] === GENERATED) throw new Refused(403, `${GENERATED} is generated`);
+  await files.write(parts, uploadedPieces(request.body ?? new Blob([]).stream()));
+  return new Response(null, { status: 204 });
 }
 
 const STATUS = { missing: 404, refused: 403, unanswered: 503 } as const;

@@ -2,6 +2,7 @@ import { cp } from "node:fs/promises";
 import { basename, join, relative } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
+import { ConfigError } from "../../base/errors.ts";
 import { silentLogger } from "../../base/log.ts";
 import { ReadyPool } from "../../base/ready_pool.ts";
 import { Deadline } from "../../base/deadline.ts";
@@ -13,6 +14,7 @@ import { type VariableLookup, variableLookup, WORKSPACE_VARIABLE } from "../../m
 import { parsePlacement } from "../../place/placement.ts";
 import { isInside } from "../../process/trusted_path.ts";
 import { PackageFolder } from "../../python/packages.ts";
+import { refuseUnfit } from "../../sandbox/workspace.ts";
 import { Session, type SessionOptions } from "../session.ts";
 import type { OwnerSettings } from "./bearer_tokens.ts";
 import { basisOf, type SessionBasisOptions, sessionServers } from "./session_basis.ts";
@@ -82,6 +84,25 @@ export function refuseReady(
   }
 }
 
+/** Rejects sharing a workspace that would expose too much. */
+export async function refuseUnshareable(
+  workspace: string,
+  sandbox: SessionOptions["sandbox"],
+): Promise<void> {
+  if (sandbox === false) {
+    throw new ConfigError(
+      "Cannot share the workspace without the sandbox, which keeps code from writing to it",
+    );
+  }
+  if (typeof sandbox === "object" && sandbox.project !== undefined) {
+    throw new ConfigError(
+      `Cannot share the workspace in addition to the project ${sandbox.project}, which code reads: remove ` +
+        "one of them",
+    );
+  }
+  await refuseUnfit(workspace);
+}
+
 interface SessionPoolOptions extends HttpSessionsOptions {
   /** The workspace, whose servers sessions get. */
   readonly workspace: string;
@@ -90,13 +111,9 @@ interface SessionPoolOptions extends HttpSessionsOptions {
   readonly owners: ReadonlyMap<string, OwnerSettings>;
 }
 
-export interface PooledSession {
-  /** Its handle, which only its owner can use. */
-  readonly id: string;
-  readonly session: Session;
-  readonly folder: string;
+export interface PooledSession extends Created {
   /** Its client's description of itself, in the older era. */
-  readonly initialize: Note["initialize"];
+  readonly initialize?: Note["initialize"];
   /** Marks it as in use until disposed. */
   use(): Disposable;
   onClose(callback: () => void): void;
@@ -140,6 +157,7 @@ interface Absent {
 
 /** A session and its folder, without a client. */
 interface Created {
+  /** Its handle, which only its owner can use. */
   readonly id: string;
   readonly session: Session;
   readonly place: SessionFolder;
@@ -151,10 +169,7 @@ interface ReadySession extends Created, AsyncDisposable {
   readonly basis: string;
 }
 
-interface Entry extends PooledSession {
-  readonly place: SessionFolder;
-  readonly owner: string;
-  readonly isDefault: boolean;
+interface Entry extends PooledSession, Note {
   readonly closing: AbortController;
   /** How long it may be without use before it is closed. */
   readonly idle: Deadline;
@@ -484,11 +499,9 @@ export class SessionPool implements AsyncDisposable {
     });
     const entry: Entry = {
       ...note,
-      initialize: note.initialize,
       id,
       session,
       place,
-      folder: place.path,
       closing,
       idle,
       onClose: (callback) => closing.signal.addEventListener("abort", callback, { once: true }),
@@ -511,8 +524,8 @@ export class SessionPool implements AsyncDisposable {
     try {
       await entry.session[Symbol.asyncDispose]();
       if (isLeft) return;
-      if (this.#options.durable) await endUnattached(entry.folder);
-      await PackageFolder.remove(entry.folder);
+      if (this.#options.durable) await endUnattached(entry.place.path);
+      await PackageFolder.remove(entry.place.path);
     } catch (error) {
       entry.session.log.error(`Session ${entry.id} did not close cleanly: ${error}`);
     } finally {
