@@ -51,7 +51,7 @@ export async function readNamedFile(
   path: string,
   options: NamedFileOptions,
 ): Promise<NamedFile | undefined> {
-  const { names, own, real } = await workspacesOn(path, options);
+  const { names, own, steps, real } = await workspacesOn(path, options);
   const text = names.size === 0 ? await readHostileFile(real) : await readPinned(real);
   if (text === undefined || names.size === 0) {
     return text === undefined ? text : { text, place: undefined };
@@ -65,7 +65,7 @@ export async function readNamedFile(
   // Code can make folders that count as workspaces, but no records.
   const known = places.find(({ name, record }) => record.entryOf(name) !== undefined);
   const place = known ?? places.find(({ workspace }) => own.includes(workspace)) ?? places[0];
-  const isUnseen = known === undefined && await isOfCode(real, [...names.keys()]);
+  const isUnseen = known === undefined && await isOfCode(steps, names.keys());
   return { text, place: place && { ...place, isUnseen } };
 }
 
@@ -84,25 +84,27 @@ async function workspacesOn(
     if (!names.has(above) && (own.includes(above) || await isWorkspace(above))) {
       names.set(above, relative(above, named));
     }
-    if (!isLink || isAside(step, names.keys())) continue;
+    const around = [...names.keys()].filter((folder) => isInside(step, folder));
+    const isAside = around.some((folder) => isInside(step, stateOf(folder)));
+    if (!isLink || around.length === 0 || isAside) continue;
     throw new ConfigError(
       `Cannot use ${path} as ${what}: ${step} is a symbolic link in the workspace, which executed ` +
         `code could replace. Use its target, ${real}, or replace it with a copy`,
     );
   }
-  return { names, own, real };
+  return { names, own, steps, real };
 }
 
-/** Whether code of these workspaces does not reach a path: it is outside of all, or in `.ipybox`. */
-function isAside(path: string, workspaces: Iterable<string>): boolean {
-  const around = [...workspaces].filter((folder) => isInside(path, folder));
-  return around.length === 0 || around.some((folder) => isInside(path, stateOf(folder)));
-}
-
-async function isOfCode(real: string, workspaces: readonly string[]): Promise<boolean> {
-  if (isAside(real, workspaces)) return false;
+/** Whether code of a workspace could have written what a path leads to. */
+async function isOfCode(
+  steps: readonly { readonly path: string }[],
+  workspaces: Iterable<string>,
+): Promise<boolean> {
   for (const workspace of workspaces) {
-    if (isInside(real, workspace) && await couldWrite(workspace)) return true;
+    const isOpen = steps.some(({ path }) =>
+      path !== workspace && isInside(path, workspace) && !isInside(path, stateOf(workspace))
+    );
+    if (isOpen && await couldWrite(workspace)) return true;
   }
   return false;
 }
