@@ -1,19 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { bootstrapCode, inspectionCode } from "./bootstrap.ts";
-
-Deno.test("bootstrapCode() is one expression with its configuration as JSON in a string", () => {
-  const hostile = `"); import os #\\\n'''\u2028é🎉`;
-  const config = {
-    workingDir: hostile,
-    restoreWorkingDir: true,
-    shell: "none",
-    sandboxed: true,
-  } as const;
-  const code = bootstrapCode(config);
-  const literal = /^__import__\("ipybox_runtime\.kernel", fromlist=\["start"\]\)\.start\((".*")\)$/
-    .exec(code)?.[1];
-  assertEquals(JSON.parse(valueOf(literal)), config);
-});
+import { inspectionCode } from "./bootstrap.ts";
 
 Deno.test("the code to look at is one literal of Python, also with characters beyond 16 bits", () => {
   const literal = /\.look\((".*")\)$/.exec(inspectionCode("x = 'é😀'\u2028"))?.[1];

@@ -73,17 +73,21 @@ for (const sandbox of [true, false]) {
     expected.forEach((text, i) => assertStringIncludes(log.warnings[i] ?? "", text));
   });
 
-  Deno.test(`kernels ${where} get the documented environment and nothing of the host's`, async () => {
+  Deno.test(`kernels ${where} get the documented environment and reach the door, and nothing else of the host's`, async () => {
     await using workspace = await TempFolder.create();
     await Deno.mkdir(`${workspace.path}/mcptools/demo`, { recursive: true });
     await Deno.writeTextFile(`${workspace.path}/mcptools/demo/__init__.py`, "ANSWER = 42");
     await Deno.writeTextFile(`${workspace.path}/json.py`, "raise RuntimeError('shadowed')");
+    await using door = Deno.serve(
+      { hostname: "127.0.0.1", port: 0, onListen() {} },
+      async (request) => new Response(`you said ${(await request.bytes()).length}`),
+    );
     Deno.env.set("IPYBOX_TEST_SECRET_GATEWAY", "leaked");
     try {
       await using gateway = await start(workspace, {
         sandbox,
         kernelEnv: { MINE: "a $HOME {b} 'c'" },
-        kernelDoor: { hostname: "127.0.0.1", port: 9 },
+        kernelDoor: { hostname: "127.0.0.1", port: door.addr.port },
         kernelToken: "door-token",
       });
       await using kernel = await RawKernel.start(gateway);
@@ -101,29 +105,18 @@ for (const sandbox of [true, false]) {
       );
       const url = await kernel.run("print(os.environ['IPYBOX_TOOL_URL'], os.environ['HOME'])");
       assertMatch(url, /^tcp:\/\/127\.0\.0\.1:\d+ \/.*\/session\/kernels\/\w+\n$/);
-    } finally {
-      Deno.env.delete("IPYBOX_TEST_SECRET_GATEWAY");
-    }
-  });
-
-  Deno.test(`code in kernels ${where} reaches the door, and the host answers`, async () => {
-    await using workspace = await TempFolder.create();
-    await using door = Deno.serve(
-      { hostname: "127.0.0.1", port: 0, onListen() {} },
-      async (request) => new Response(`you said ${(await request.bytes()).length}`),
-    );
-    const kernelDoor = { hostname: "127.0.0.1", port: door.addr.port };
-    await using gateway = await start(workspace, { sandbox, kernelDoor });
-    await using kernel = await RawKernel.start(gateway);
-    const code = `
+      const answers = await kernel.run(`
 import os, urllib.request
 def post(size):
     url = os.environ["IPYBOX_TOOL_URL"].replace("tcp:", "http:")
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     return opener.open(url, data=b"x" * size).read().decode()
 print(post(5), post(3_000_000))
-`;
-    assertEquals(await kernel.run(code), "you said 5 you said 3000000\n");
+`);
+      assertEquals(answers, "you said 5 you said 3000000\n");
+    } finally {
+      Deno.env.delete("IPYBOX_TEST_SECRET_GATEWAY");
+    }
   });
 }
 

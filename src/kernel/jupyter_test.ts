@@ -1,19 +1,5 @@
 import { assertEquals, assertMatch, assertThrows } from "@std/assert";
-import { decodeMessage, encodeRequest } from "./jupyter.ts";
-
-Deno.test("A request can be decoded again", () => {
-  const { id, data } = encodeRequest(
-    { type: "execute_request", code: "1", silent: false, storeHistory: false, allowStdin: false },
-    "session",
-  );
-  assertEquals(typeof id, "string");
-  const message = decodeMessage(data instanceof ArrayBuffer ? data : new ArrayBuffer());
-  assertEquals(message.channel, "shell");
-  assertEquals(message.type, "execute_request");
-  assertEquals(message.parentId, undefined);
-  assertEquals(message.content.allow_stdin, false);
-  assertEquals(message.content.stop_on_error, false);
-});
+import { decodeMessage } from "./jupyter.ts";
 
 Deno.test("decodeMessage() refuses what is no Jupyter message", async (t) => {
   const junk: Record<string, ArrayBuffer> = {

@@ -69,7 +69,8 @@ Deno.test("WorkspaceFiles lists a folder, and says why it cannot", async () => {
 
   const missing = await assertRejects(() => far.list(["none"]), PathError, "No such file");
   assertEquals(missing.reason, "missing");
-  for (let i = 0; i < 10_001; i++) await Deno.writeTextFile(`${path}/data/${i}`, "");
+  const more = Array.from({ length: 10_000 }, (_, i) => `${path}/data/${i}`);
+  await Promise.all(more.map((name) => Deno.link(`${path}/data/a.txt`, name)));
   await assertRejects(() => far.list(["data"]), PathError, "more than 10000 entries");
 });
 

@@ -25,7 +25,7 @@ export interface IndexSettings {
   readonly paths: readonly string[];
   /** The configured certificate file of the installer, if any. */
   readonly certificates: string | undefined;
-  /** Whether there is a password, a query or a token in an address, or a private key. */
+  /** Whether there is a password, a query or a token in an address, or a private key, which builds could read. */
   readonly secret: boolean;
   /** Variables that uv needs for this. */
   readonly env: Readonly<Record<string, string>>;
@@ -37,7 +37,7 @@ export interface IndexSettings {
 
 /** The text of a `uv.toml`. */
 export function uvConfig(
-  { indexes: [main, ...extra], alike, options, pipOptions }: IndexSettings,
+  { indexes: [main, ...extra], alike, secret, options, pipOptions }: IndexSettings,
 ): string {
   const index = [
     ...extra.map((url) => `{ url = ${JSON.stringify(url)} }`),
@@ -46,6 +46,7 @@ export function uvConfig(
   return [
     `index = [${index.join(", ")}]`,
     ...(main === undefined ? ["no-index = true"] : []),
+    ...(secret ? ["no-build = true"] : []),
     ...(alike ? ['index-strategy = "unsafe-best-match"'] : []),
     ...entries(options),
     "[pip]",
@@ -62,29 +63,39 @@ type Lists = Readonly<Record<string, readonly string[]>>;
 
 /** Reads the configuration of pip and of uv. Where uv has package sources of its own, pip's do not count. */
 export async function readIndexSettings(
-  python: Pick<PythonEnvironment, "executable">,
-  { uv, signal }: { readonly uv: ProgramPath; readonly signal?: AbortSignal },
+  python: Pick<PythonEnvironment, "executable"> & { readonly managed?: boolean },
+  { uv, cache: kept, signal }: {
+    readonly uv: ProgramPath;
+    /** A cache that no code can have written to: uv keeps there what it finds out about the Python. */
+    readonly cache?: string;
+    readonly signal?: AbortSignal;
+  },
 ): Promise<IndexSettings> {
   const env = installerEnvironment();
   await using folder = await PrivateFolder.create();
-  const ask = { uv, python: await plainPython(python, folder), signal };
-  const [pip, own, plain] = await allDone([
+  const cache = kept ?? `${folder.path}/cache`;
+  const executable = python.managed ? python.executable : await plainPython(python, folder);
+  const ask = { uv, cache, python: executable, signal };
+  const [pip, { own, plain }] = await allDone([
     readPipOptions(python, signal),
-    askUv({ ...ask, env }),
-    askUv({ ...ask, env: {}, args: ["--no-config"] }),
+    (async () => ({
+      own: await askUv({ ...ask, env }),
+      plain: await askUv({ ...ask, env: {}, args: ["--no-config"] }), // the cache has the Python now
+    }))(),
   ]);
   return indexSettings({ pip, env, own: own === plain ? undefined : own, plain });
 }
 
 /** Asks uv for its package sources, in the form of pip's options. */
-async function askUv({ uv, python, env, args = [], signal }: {
+async function askUv({ uv, cache, python, env, args = [], signal }: {
   readonly uv: ProgramPath;
+  readonly cache: string;
   readonly python: string;
   readonly env: Readonly<Record<string, string>>;
   readonly args?: readonly string[];
   readonly signal: AbortSignal | undefined;
 }): Promise<string> {
-  const quiet = ["--quiet", "--no-header", "--no-cache", "--offline", "--python", python];
+  const quiet = ["--quiet", "--no-header", "--offline", "--cache-dir", cache, "--python", python];
   const { success, stdout, stderr } = await runProgram(uv, {
     args: ["pip", "compile", ...quiet, ...args, "--emit-index-url", "--emit-find-links", NOTHING],
     env,

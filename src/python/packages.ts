@@ -19,8 +19,8 @@ import { ifPresent } from "../files/safe.ts";
 import { abandonedIn, isThere, nameFor, WORKSPACE } from "../files/workspace_folders.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
-import { readSandboxConfig, type SandboxConfig } from "../sandbox/config.ts";
-import { confine } from "../sandbox/confine.ts";
+import { userConfig } from "../sandbox/config.ts";
+import { confine, type Confined, type Needs } from "../sandbox/confine.ts";
 import { pythonFolders } from "../sandbox/installation.ts";
 import { effectiveLimits, LimitedTogether } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
@@ -69,8 +69,6 @@ export interface PackageFolderOptions {
 export interface InstallOptions {
   /** Stops the installation. Packages installed before stay. */
   readonly signal?: AbortSignal;
-  /** The time limit for the installer; half an hour by default. */
-  readonly timeoutMs?: number;
   /** Receives each line that the installer writes. */
   readonly onLine?: (line: string) => void;
 }
@@ -85,20 +83,29 @@ interface Job {
   readonly uv: ProgramPath;
   readonly signal: AbortSignal;
   readonly onLine: (line: string) => void;
-  readonly timeoutMs: number;
 }
 
-/** An installer's command line, and its needs from the network. */
+/** An installer's command line, and its needs. */
 interface Step {
   readonly command: readonly string[];
-  readonly settings?: IndexSettings;
-  readonly hosts?: readonly string[];
+  /** What `install.py` is to do. */
+  readonly order?: Readonly<Record<string, unknown>>;
+  /** Looks for what it needs from the network, if it may use that, with a new cache of uv's. */
+  readonly look?: (cache: string, signal: AbortSignal) => Promise<Sources>;
+}
+
+/** Where an installer gets packages from, and the hosts to reach. */
+interface Sources {
+  readonly settings: IndexSettings;
+  readonly hosts: readonly string[];
 }
 
 /** How an installer ended. */
 interface StepEnd {
   readonly exitCode: number | null;
   readonly output: string;
+  /** The last line of its stdout. */
+  readonly lastLine: string;
 }
 
 /** Settings for installing without an index. */
@@ -108,6 +115,8 @@ const OFFLINE: IndexSettings = indexSettings({ pip: { "no-index": "true" } });
 const DRIVER = "install.py";
 
 const MAX_OUTPUT_BYTES = 16 * 1024;
+/** The time limit for an installer. */
+const MAX_MS = 30 * 60_000;
 /** A package that every index has, and that a build from a repository may need. */
 const BUILD_BACKEND = "setuptools";
 
@@ -280,11 +289,8 @@ export class PackageFolder {
   ): Promise<string> {
     const what = requirements.map(({ text }) => text).join(" ");
     return await this.#change(`${what} was not installed`, options, async (job) => {
-      const before = await this.list();
       const end = await this.#findOrFetch(job, requirements);
-      if (end.exitCode !== 0) return end;
-      const summary = [...await this.#outcome(requirements, before), ...keptBy(end.output)];
-      return { ...end, output: summary.join("; ") || `${what} is installed` };
+      return end.exitCode === 0 ? { ...end, output: end.lastLine } : end;
     });
   }
 
@@ -293,50 +299,13 @@ export class PackageFolder {
     if (await this.#has(requirements)) {
       const lines: string[] = [];
       const quiet = { ...job, onLine: (line: string) => lines.push(line) };
-      const end = await this.#run(quiet, {
-        command: this.#command(quiet, requirements, "--offline"),
-      });
+      const end = await this.#run(quiet, this.#installing(quiet, requirements, "--offline"));
       if (end.exitCode === 0) {
         lines.forEach(job.onLine);
         return end;
       }
     }
     return await this.#fetch(job, requirements);
-  }
-
-  /** The changes of an installation, and the requirements that were met already. */
-  async #outcome(
-    requirements: readonly Requirement[],
-    before: readonly InstalledPackage[],
-  ): Promise<string[]> {
-    const after = await this.list();
-    const old = new Set(before.map(titleOf));
-    const fresh = after.filter((one) => !old.has(titleOf(one)));
-    const asked = fresh.filter(({ requested }) => requested);
-    const others = fresh.length - asked.length;
-    const count = others === 0 ? [] : [`${others} package${others === 1 ? "" : "s"}`];
-    const need = asked.length === 0
-      ? ""
-      : asked.length === 1
-      ? " that it needs"
-      : " that they need";
-    const installed = [
-      ...(asked.length === 0 ? [] : [asked.map(titleOf).join(", ")]),
-      ...count.map((count) => count + need),
-    ].join(" and ");
-    const names = new Set(fresh.map(({ name }) => normalized(name)));
-    const present = await this.#present();
-    const there = requirements.flatMap(({ name }) => {
-      const known = name === undefined ? undefined : normalized(name);
-      if (known === undefined || names.has(known)) return [];
-      return `${known} ${present.get(known) ?? ""}`.trimEnd();
-    });
-    return [
-      ...(installed === "" ? [] : [`Installed ${installed}`]),
-      ...(there.length === 0
-        ? []
-        : [`${there.join(", ")} ${there.length === 1 ? "is" : "are"} already there`]),
-    ];
   }
 
   /** Removes packages, but not their dependencies. */
@@ -357,12 +326,11 @@ export class PackageFolder {
   /** Makes one change at a time: two would mix their files. */
   async #change(
     failure: string,
-    { signal = new AbortController().signal, onLine = () => {}, timeoutMs = 30 * 60_000 }:
-      InstallOptions,
+    { signal = new AbortController().signal, onLine = () => {} }: InstallOptions,
     change: (job: Job) => Promise<StepEnd>,
   ): Promise<string> {
     using _turn = await this.#turns.acquire(signal);
-    const job = { uv: await this.#uv(), signal, onLine, timeoutMs };
+    const job = { uv: await this.#uv(), signal, onLine };
     const { exitCode, output } = await change(job);
     if (exitCode === 0) return output;
     throw new PackageInstallError(failure, output);
@@ -370,47 +338,42 @@ export class PackageFolder {
 
   /** Whether packages with these names are there, in whichever version. */
   async #has(requirements: readonly Requirement[]): Promise<boolean> {
-    const present = await this.#present();
-    return requirements.every(({ name }) => name !== undefined && present.has(normalized(name)));
-  }
-
-  /** The versions of all packages that code has, by their normalized names. */
-  async #present(): Promise<ReadonlyMap<string, string>> {
     const own = sitePackagesOf(this.#python.prefix, this.#python);
-    const folders = [own, ...this.shared.toReversed(), this.path]; // the last counts most
-    return new Map((await Promise.all(folders.map(distributionsIn))).flat());
+    const found = await Promise.all([own, ...this.shared, this.path].map(distributionsIn));
+    const present = new Set(found.flat().map(({ name }) => normalized(name)));
+    return requirements.every(({ name }) => name !== undefined && present.has(normalized(name)));
   }
 
   /** Installs the missing packages. */
   async #fetch(job: Job, requirements: readonly Requirement[]): Promise<StepEnd> {
-    const { uv, signal } = job;
-    const settings = await readIndexSettings(this.#python, { uv, signal });
-    const command = [
-      ...this.#command(job, requirements),
-      ...(settings.secret ? ["--no-build"] : []),
-    ];
-    if (this.#options.sandbox === false) return await this.#run(job, { command, settings });
-    const silent = new Set<string>();
-    const hosts = await this.#hosts(settings, requirements, {
-      signal,
-      onSilent: (index) => silent.add(index),
-    });
-    const heard = settings.indexes.filter((index) => !silent.has(index));
-    const indexes = settings.alike && heard.length > 0 ? heard : settings.indexes;
-    const end = await this.#run(job, { command, settings: { ...settings, indexes }, hosts });
-    if (end.exitCode === 0 || !settings.secret) return end;
+    let secret = false;
+    const look = async (cache: string, signal: AbortSignal): Promise<Sources> => {
+      const settings = await readIndexSettings(this.#python, { uv: job.uv, cache, signal });
+      secret = settings.secret;
+      if (this.#options.sandbox === false) return { settings, hosts: [] };
+      const silent = new Set<string>();
+      const hosts = await this.#hosts(settings, requirements, {
+        signal,
+        onSilent: (index) => silent.add(index),
+      });
+      const heard = settings.indexes.filter((index) => !silent.has(index));
+      const indexes = settings.alike && heard.length > 0 ? heard : settings.indexes;
+      return { settings: { ...settings, indexes }, hosts };
+    };
+    const end = await this.#run(job, { ...this.#installing(job, requirements), look });
+    if (end.exitCode === 0 || !secret) return end;
     job.onLine(ONLY_WHEELS);
     return { ...end, output: `${end.output}${ONLY_WHEELS}\n` };
   }
 
-  /** The command line of the driver, in its working directory. */
-  #command(
+  /** Runs the driver in its working directory. */
+  #installing(
     { uv }: Job,
     requirements: readonly Requirement[],
     ...options: readonly string[]
-  ): string[] {
+  ): Step {
     const { executable, managed } = this.#python;
-    const settings = {
+    const order = {
       uv,
       site: this.path,
       shared: this.shared,
@@ -418,8 +381,9 @@ export class PackageFolder {
       kernel: [`pydantic>=${MINIMUM_PYDANTIC.join(".")}`],
       requirements: requirements.map(({ text }) => text),
       names: requirements.flatMap(({ name }) => name ?? []),
+      options,
     };
-    return [executable, "-I", DRIVER, JSON.stringify(settings), ...options];
+    return { command: [executable, "-I", DRIVER], order };
   }
 
   /** The uv of the Python, one on the PATH, or that of the managed environment. */
@@ -453,42 +417,51 @@ export class PackageFolder {
     return [...new Set([...hosts, ...files.flat(), ...repositories])];
   }
 
-  async #config(): Promise<SandboxConfig | undefined> {
-    const { sandbox = true } = this.#options;
-    if (typeof sandbox === "boolean") return undefined;
-    const { config, project, allowUnsafe = false } = sandbox;
-    return typeof config === "string"
-      ? await readSandboxConfig(config, { allowUnsafe, workspace: this.#workspace, project })
-      : config;
+  /** Looks for what an installer needs, and writes that where it reads it. */
+  async #prepare(
+    { order, look }: Step,
+    { session, signal }: { readonly session: string; readonly signal: AbortSignal },
+  ): Promise<Needs> {
+    const sources = await look?.(`${session}/cache`, signal);
+    const { settings, hosts } = sources ?? { settings: OFFLINE, hosts: [] };
+    const { env, paths } = settings;
+    await Deno.writeTextFile(`${session}/${DRIVER}`, asset("launcher/install.py"));
+    await Deno.writeTextFile(`${session}/uv.toml`, uvConfig(settings));
+    await Deno.writeTextFile(`${session}/install.json`, JSON.stringify({ ...order, env }));
+    return { readable: await existing(paths), hosts };
   }
 
   /** How to start a program, by default in a sandbox of its own. */
   async #launch(
     { uv, signal }: Job,
-    { command: [command = "", ...args], settings = OFFLINE, hosts = [] }: Step,
-    { session, hostPrivate }: { readonly session: string; readonly hostPrivate: string },
-  ): Promise<{ command: ProgramPath; args: readonly string[]; env: Record<string, string> }> {
-    await Deno.writeTextFile(`${session}/${DRIVER}`, asset("launcher/install.py"));
-    await Deno.writeTextFile(`${session}/uv.toml`, uvConfig(settings));
+    { command: [command = "", ...args], look }: Step,
+    { session, hostPrivate, prepared }: {
+      readonly session: string;
+      readonly hostPrivate: string;
+      readonly prepared: Promise<Needs>;
+    },
+  ): Promise<Confined> {
     const env = {
-      ...settings.env,
       UV_CACHE_DIR: `${session}/cache`,
       UV_CONFIG_FILE: `${session}/uv.toml`,
       UV_LINK_MODE: "copy", // between folders that are mounts of their own
       UV_NO_PROGRESS: "1",
       UV_PYTHON_DOWNLOADS: "never",
     };
-    if (this.#options.sandbox === false) {
+    const { sandbox } = this.#options;
+    if (sandbox === false) {
       const own = Object.entries(installerEnvironment()).filter(([name]) =>
         !/^(PIP|UV)_/i.test(name)
       );
       const path = await trustedPath(hostPath());
+      await prepared;
       return {
         command: namedProgram(command),
         args,
         env: { ...Object.fromEntries(own), PATH: path, ...env },
       };
     }
+    if (look === undefined) await prepared;
     const { prefix, basePrefix, executable } = this.#python;
     return await confine({
       command: [command, ...args],
@@ -510,29 +483,34 @@ export class PackageFolder {
             pythonFolders(folder, this.#workspace)
           ),
         )).flat(),
-        ...await existing([uv, ...settings.paths]),
+        ...await existing([uv]),
         ...this.shared, // checked before, and not links
       ],
+      ...(look === undefined ? {} : { needs: prepared }),
       hostPrivate,
-      hosts,
-      config: await this.#config(),
+      config: typeof sandbox === "object" ? await userConfig(sandbox, this.#workspace) : {},
     }, { log: this.#log, signal });
   }
 
   async #run(job: Job, step: Step): Promise<StepEnd> {
-    const { signal, onLine, timeoutMs } = job;
+    const { signal, onLine } = job;
     await using folder = await PrivateFolder.create(this.#log);
     await using host = await HeldFolder.create({ log: this.#log }); // for one sandbox only
-    const launch = await this.#launch(job, step, {
-      session: folder.path,
-      hostPrivate: host.path,
-    });
+    const session = folder.path;
+    const failed = new AbortController();
+    const looking = { session, signal: anySignal(signal, failed.signal) };
+    const prepared = this.#prepare(step, looking);
+    const settled = prepared.then(() => {}, () => {}); // its error is reported where it is awaited
+    await using looked = new AsyncDisposableStack();
+    looked.defer(() => settled);
+    looked.defer(() => failed.abort());
+    const launch = await this.#launch(job, step, { session, hostPrivate: host.path, prepared });
     const output = new OutputTail(MAX_OUTPUT_BYTES);
     await using group = new LimitedTogether(); // disposed after its processes
     // It has no state to save, so it gets little time to end.
     await using process = ManagedProcess.spawn({
       ...launch,
-      cwd: folder.path, // files in the workspace must not affect it
+      cwd: session, // files in the workspace must not affect it
       onStderr: (line) => {
         output.keep(line);
         onLine(line);
@@ -542,21 +520,27 @@ export class PackageFolder {
     });
     const sandboxed = this.#options.sandbox !== false;
     if (sandboxed) group.take(process.pid, effectiveLimits(undefined, { sandboxed }), this.#log);
+    let lastLine = "";
     const said = (async () => {
       for await (const chunk of bytesOf(process.pipes)) {
-        for (const line of output.push(chunk)) onLine(line);
+        for (const line of output.push(chunk)) onLine(lastLine = line);
       }
     })();
-    const deadline = AbortSignal.timeout(timeoutMs);
+    if (launch.settings !== undefined) {
+      const settings = new TextEncoder().encode(await launch.settings);
+      await process.pipes.write(settings).catch(() => {}); // it has ended, and said why
+      await process.pipes.end();
+    }
+    const deadline = AbortSignal.timeout(MAX_MS);
     try {
       const { exitCode } = await abortable(process.exited, anySignal(deadline, signal));
       await said;
-      return { exitCode, output: output.text };
+      return { exitCode, output: output.text, lastLine };
     } catch (error) {
       if (error !== deadline.reason || !deadline.aborted) throw error;
-      const ended = `The installer was stopped because it took more than ${timeoutMs / 1000} s`;
+      const ended = "The installer was stopped because it took more than half an hour";
       onLine(ended);
-      return { exitCode: null, output: `${output.text}${ended}\n` };
+      return { exitCode: null, output: `${output.text}${ended}\n`, lastLine };
     }
   }
 }
@@ -564,14 +548,9 @@ export class PackageFolder {
 /** Lists the packages in folders by name. */
 export async function listPackages(folders: readonly string[]): Promise<InstalledPackage[]> {
   const found: InstalledPackage[] = [];
-  for (const folder of folders) {
-    for await (const { name, isDirectory } of Deno.readDir(folder)) {
-      const [, project, version] = /^([^-]+)-([^-]+)\.dist-info$/.exec(name) ?? [];
-      if (!isDirectory || project === undefined || version === undefined) continue;
-      const marker = join(folder, name, "REQUESTED"); // PEP 376
-      const requested = await Deno.lstat(marker).then(() => true, () => false);
-      found.push({ name: project.replaceAll("_", "-"), version, requested });
-    }
+  for (const { name, version, path } of (await Promise.all(folders.map(distributionsIn))).flat()) {
+    const requested = await isThere(join(path, "REQUESTED")); // PEP 376
+    found.push({ name: name.replaceAll("_", "-"), version, requested });
   }
   return found.toSorted((a, b) => a.name < b.name ? -1 : 1);
 }
@@ -638,27 +617,18 @@ function hasManagedDirectory(): boolean {
   return hostEnv("XDG_CACHE_HOME")?.startsWith("/") === true || Boolean(hostEnv("HOME"));
 }
 
-/** The normalized names of the packages in a folder, and their versions. */
-async function distributionsIn(folder: string): Promise<[name: string, version: string][]> {
-  const names = await ifPresent(Array.fromAsync(Deno.readDir(folder), ({ name }) => name)) ?? [];
-  return names.flatMap((name): [string, string][] => {
-    const [, project, version] = /^([^-]+)-([^-]+)(?:-py.+)?\.(?:dist|egg)-info$/.exec(name) ??
+/** The packages in a folder, as their own folders name them. */
+async function distributionsIn(
+  folder: string,
+): Promise<{ readonly name: string; readonly version: string; readonly path: string }[]> {
+  const files = await ifPresent(Array.fromAsync(Deno.readDir(folder))) ?? [];
+  return files.flatMap((file) => {
+    const [, name, version] = /^([^-]+)-([^-]+)(?:-py.+)?\.(?:dist|egg)-info$/.exec(file.name) ??
       [];
-    return project === undefined || version === undefined ? [] : [[normalized(project), version]];
+    return name === undefined || version === undefined
+      ? []
+      : [{ name, version, path: join(folder, file.name) }];
   });
-}
-
-function titleOf({ name, version }: InstalledPackage): string {
-  return `${name} ${version}`;
-}
-
-/** The report of `install.py` on packages that running kernels have imported in an older version. */
-function keptBy(output: string): string[] {
-  const lines = output.matchAll(
-    /^Running kernels keep ([\w.-]+ [\w.!+-]+) until they are reset$/gm,
-  );
-  const kept = Array.from(lines, ([, title]) => title);
-  return kept.length === 0 ? [] : [`running kernels keep ${kept.join(", ")} until they are reset`];
 }
 
 /** The real paths of the paths that exist. */

@@ -149,6 +149,20 @@ export function parseConfigText(
   return parseSandboxConfig(value, options);
 }
 
+/** The configuration for code's own sandbox that is given, or in the file that is named. */
+export async function userConfig(
+  { config = {}, ...options }: {
+    readonly config?: SandboxConfig | string;
+    readonly allowUnsafe?: boolean;
+    readonly project?: string;
+  },
+  workspace: string,
+): Promise<SandboxConfig> {
+  return typeof config === "string"
+    ? await readSandboxConfig(config, { ...options, workspace })
+    : parseSandboxConfig(config, options);
+}
+
 /** Refuses settings in a project, which may have come with it: clients name the same file in each. */
 async function refuseOfProject(
   paths: readonly string[],

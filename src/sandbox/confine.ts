@@ -8,6 +8,13 @@ import { effectiveLimits } from "./limits.ts";
 import { checked, enclose, hostPython, SYSTEM } from "./wall.ts";
 import { userFolders } from "./workspace.ts";
 
+/** What a program needs besides its own files. */
+export interface Needs {
+  readonly readable: readonly string[];
+  /** The hosts to reach. */
+  readonly hosts: readonly string[];
+}
+
 /** A program that runs once in its own sandbox, with the limits of executed code. */
 interface ConfinedProgram {
   /** The program's path and its arguments. */
@@ -20,12 +27,12 @@ interface ConfinedProgram {
   readonly writable: readonly string[];
   /** Other paths that it may read. */
   readonly readable: readonly string[];
+  /** The rest that it needs: if there is any, its sandbox starts while that is still looked for. */
+  readonly needs?: Promise<Needs>;
   /** Paths in these that it must not see. */
   readonly hidden?: readonly string[];
   /** An existing folder that only the host can see. */
   readonly hostPrivate: string;
-  /** The hosts that it may reach. */
-  readonly hosts: readonly string[];
   /** The user's additional sandbox settings. */
   readonly config?: SandboxConfig;
   /**
@@ -36,12 +43,21 @@ interface ConfinedProgram {
   readonly python?: string;
 }
 
+/** How to start a program in its own sandbox. */
+export interface Confined {
+  readonly command: ProgramPath;
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  /** What to write to its stdin, up to the end, once that is known. Until then, it starts nothing. */
+  readonly settings?: Promise<string>;
+}
+
 /** Determines how to start a program in its own sandbox. */
 export async function confine(
   program: ConfinedProgram,
   options: { readonly log: Logger; readonly signal: AbortSignal },
-): Promise<{ command: ProgramPath; args: string[]; env: Record<string, string> }> {
-  const { session, writable, hostPrivate, config = {} } = program;
+): Promise<Confined> {
+  const { session, writable, hostPrivate, config, needs } = program;
   const untrusted = [session, ...writable];
   const path = await trustedPath(hostPath(), untrusted);
   const python = await hostPython(session, program.python);
@@ -50,32 +66,24 @@ export async function confine(
   await Deno.mkdir(temporary, { recursive: true });
   // `srt` sets variables for its proxy, which the program must keep.
   const own = Object.entries(program.env).map(([name, value]) => `${name}=${value}`);
-  const launch = await enclose({
-    contents: {
+  const command = await checked(["/usr/bin/env", ...own, ...program.command], {
+    ...{ python, hostPrivate, limits },
+    cwd: session,
+  });
+  const mask = [...await userFolders(), ...program.hidden ?? []];
+  const { env, ...launch } = await enclose({
+    contents: Promise.resolve(needs).then(({ readable, hosts } = { readable: [], hosts: [] }) => ({
       view: {
-        show: [...SYSTEM[Deno.build.os] ?? [], ...program.readable],
+        show: [...SYSTEM[Deno.build.os] ?? [], ...program.readable, ...readable],
         write: [session, ...writable],
         keep: [],
-        mask: [...await userFolders(), ...program.hidden ?? []],
+        mask,
       },
-      command: await checked(["/usr/bin/env", ...own, ...program.command], {
-        ...{ python, hostPrivate, limits },
-        cwd: session,
-      }),
-    },
+      ...{ command, hosts },
+    })),
     base: session,
-    config: {
-      ...config,
-      network: {
-        ...config.network,
-        allowedDomains: [...config.network?.allowedDomains ?? [], ...program.hosts],
-      },
-    },
-    ...{ hostPrivate, path, temporary, python, limits, ...options },
+    early: needs !== undefined,
+    ...{ hostPrivate, path, temporary, python, config, limits, ...options },
   });
-  return {
-    command: launch.command,
-    args: [...launch.args],
-    env: { ...hostEnvs(PROXY_VARIABLES), LANG: "C.UTF-8", ...launch.env },
-  };
+  return { ...launch, env: { ...hostEnvs(PROXY_VARIABLES), LANG: "C.UTF-8", ...env } };
 }

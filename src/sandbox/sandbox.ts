@@ -7,7 +7,7 @@ import { stage } from "../base/stages.ts";
 import { lstatIfPresent } from "../files/safe.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { isInside, trustedPath } from "../process/trusted_path.ts";
-import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
+import { type SandboxConfig, userConfig } from "./config.ts";
 import { devicesOf } from "./devices.ts";
 import { findHidden } from "./hidden.ts";
 import type { EffectiveLimits } from "./limits.ts";
@@ -254,13 +254,6 @@ export function sandboxFix(stderr: string): string {
   // Deno has the package without its dependencies.
   if (/--cached-only/.test(stderr)) return "ipybox setup";
   return "ipybox doctor";
-}
-
-async function userConfig(options: SandboxOptions, workspace: string): Promise<SandboxConfig> {
-  const { config = {}, project, allowUnsafe = false } = options;
-  return typeof config === "string"
-    ? await readSandboxConfig(config, { allowUnsafe, workspace, project })
-    : parseSandboxConfig(config, { allowUnsafe });
 }
 
 /** The paths in the workspace that code must not change, such as the settings of servers' sandboxes. */

@@ -1,18 +1,7 @@
 import { assertEquals } from "@std/assert";
 import manifest from "../../deno.json" with { type: "json" };
-import { SRT_PACKAGE, SRT_VERSION, srtArguments } from "./srt.ts";
+import { SRT_PACKAGE, SRT_VERSION } from "./srt.ts";
 
 Deno.test("the pinned version is the one that the import map names", () => {
   assertEquals(manifest.imports[SRT_PACKAGE], `npm:${SRT_PACKAGE}@${SRT_VERSION}`);
-});
-
-Deno.test("srtArguments() keeps srt from reading the command's own options", () => {
-  assertEquals(srtArguments("/s.json", ["python", "-c", "x"]), [
-    "--settings",
-    "/s.json",
-    "--",
-    "python",
-    "-c",
-    "x",
-  ]);
 });

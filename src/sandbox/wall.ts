@@ -22,7 +22,7 @@ import type { SandboxConfig } from "./config.ts";
 import { isBroad } from "./installation.ts";
 import { type EffectiveLimits, rlimits } from "./limits.ts";
 import { Planner } from "./planner.ts";
-import { findSrt, srtArguments, srtEnvironment, type SrtSettings } from "./srt.ts";
+import { findSrt, srtArguments, type SrtCommand, srtEnvironment, type SrtSettings } from "./srt.ts";
 import { syscallFilter } from "./syscall_filter.ts";
 import { isOwnProgram } from "./workspace.ts";
 
@@ -108,6 +108,8 @@ export interface Contents {
   readonly view: View;
   /** The program and its arguments. */
   readonly command: readonly string[];
+  /** The hosts that it may reach, besides those of the user's settings; only of what starts early. */
+  readonly hosts?: readonly string[];
 }
 
 /** How to contain a program. */
@@ -132,6 +134,8 @@ export interface Enclosure {
   readonly limits?: EffectiveLimits;
   /** Whether nothing may start before a line arrives on stdin. */
   readonly waits?: boolean;
+  /** Whether srt starts before the contents are known, if it can: it then reads its settings from stdin. */
+  readonly early?: boolean;
   readonly log: Logger;
   readonly signal: AbortSignal;
 }
@@ -144,6 +148,8 @@ export interface EnclosedProgram {
   readonly env: Readonly<Record<string, string>>;
   /** Whether it waits for a line on stdin before it starts anything. */
   readonly waits: boolean;
+  /** What srt waits for on stdin, up to its end, before it starts anything. */
+  readonly settings?: Promise<string>;
 }
 
 /** Determines how to start a program in its sandbox. */
@@ -160,39 +166,59 @@ export async function enclose(enclosure: Enclosure): Promise<EnclosedProgram> {
     );
   }
   const srt = await findSrt(enclosure);
-  await using planner = await Planner.start(srt, { config, hostPrivate, cwd: hostPrivate, path });
-  const proxy = `${hostPrivate}/proxy`;
-  await Deno.mkdir(proxy, { recursive: true });
-  const isLinux = Deno.build.os === "linux";
-  const contents = await looked;
-  const rules = isLinux ? outer(enclosure, contents) : seatbelt(enclosure, contents);
-  const settings = { ...srt.programs, ...rules };
-  const { bwrapPath = "bwrap" } = srt.programs;
-  const inside = isLinux ? await inner(enclosure, contents, bwrapPath) : contents.command;
   const own = srtEnvironment(srt, { path, hostPrivate, temporary });
-  if (isLinux && (enclosure.devices ?? []).length > 0) {
-    settings.bwrapPath = await withDevices(enclosure.devices ?? [], bwrapPath, hostPrivate);
+  const proxy = `${hostPrivate}/proxy`;
+  const isLinux = Deno.build.os === "linux";
+  const started = (settings: string, inside: readonly string[]) => ({
+    command: srt.command,
+    args: [...srt.args, ...srtArguments(settings, inside)],
+    env: { ...own, TMPDIR: proxy }, // the folder of its sockets
+    waits: false, // it takes long enough to load
+  });
+  if (isLinux && enclosure.early) {
+    await Deno.mkdir(proxy);
+    const settings = looked.then(async (contents) =>
+      JSON.stringify(await settingsOf(srt, enclosure, contents))
+    );
+    settings.catch(() => {}); // its error is reported where it is awaited
+    parts.move();
+    return { ...started("/dev/stdin", makingInner(enclosure)), settings };
   }
+  await using planner = await Planner.start(srt, { config, hostPrivate, cwd: hostPrivate, path });
+  await Deno.mkdir(proxy, { recursive: true });
+  const contents = await looked;
+  const settings = await settingsOf(srt, enclosure, contents);
+  const inside = isLinux ? makingInner(enclosure) : contents.command;
   const planned = await planner?.plan(settings, inside, { waits, signal });
   if (planned !== undefined) return { ...planned, env: own, waits };
   const file = `${hostPrivate}/srt.json`;
   await Deno.writeTextFile(file, JSON.stringify(settings));
-  return {
-    command: srt.command,
-    args: [...srt.args, ...srtArguments(file, inside)],
-    env: { ...own, TMPDIR: proxy }, // the folder of its sockets
-    waits: false, // it takes long enough to load
-  };
+  return started(file, inside);
+}
+
+/** The settings of `srt`. On Linux, it then finds the inputs of the inner sandbox in place. */
+async function settingsOf(
+  { programs }: SrtCommand,
+  enclosure: Enclosure,
+  contents: Contents,
+): Promise<SrtSettings> {
+  if (Deno.build.os !== "linux") return { ...programs, ...seatbelt(enclosure, contents) };
+  const { devices = [], hostPrivate } = enclosure;
+  const { bwrapPath = "bwrap" } = programs;
+  await writeInner(enclosure, contents, bwrapPath);
+  const settings = { ...programs, ...outer(enclosure, contents) };
+  if (devices.length === 0) return settings;
+  return { ...settings, bwrapPath: await withDevices(devices, bwrapPath, hostPrivate) };
 }
 
 /** The settings of `srt` on Linux, around the inner sandbox. */
-function outer(enclosure: Enclosure, { view }: Contents): SrtSettings {
+function outer(enclosure: Enclosure, { view, hosts = [] }: Contents): SrtSettings {
   const { config = {} } = enclosure;
   const { filesystem = {}, network = {} } = config;
   const user = (paths: readonly string[] = []) => paths.map((path) => userPath(path, enclosure));
   return {
     network: {
-      allowedDomains: network.allowedDomains ?? [],
+      allowedDomains: [...network.allowedDomains ?? [], ...hosts],
       deniedDomains: network.deniedDomains ?? [],
       strictAllowlist: true,
       allowLocalBinding: false,
@@ -214,13 +240,18 @@ function outer(enclosure: Enclosure, { view }: Contents): SrtSettings {
   };
 }
 
-/** Writes the inputs of the inner sandbox, and returns the command that makes it. */
-async function inner(
+/** The command that makes the inner sandbox. */
+function makingInner({ python, hostPrivate }: Enclosure): string[] {
+  return [python, "-I", "-S", `${hostPrivate}/wall.py`, `${hostPrivate}/wall.json`];
+}
+
+/** Writes the inputs of {@linkcode makingInner}. */
+async function writeInner(
   enclosure: Enclosure,
   { view, command }: Contents,
   bwrap: string,
-): Promise<string[]> {
-  const { config = {}, hostPrivate, python, limits, temporary, home } = enclosure;
+): Promise<void> {
+  const { config = {}, hostPrivate, limits, temporary, home } = enclosure;
   const { filesystem = {} } = config;
   const namespaces = config.allowNestedUserNamespaces ?? false;
   const seesAll = view.show.includes("/") || filesystem.disabled === true;
@@ -259,9 +290,7 @@ async function inner(
     environment: hostEnvs(["HOME", "USER"]),
   };
   await Deno.writeTextFile(`${hostPrivate}/wall.py`, `${asset("sandbox/wall.py")}\nenter()\n`);
-  await Deno.writeTextFile(`${hostPrivate}/wall.json`, JSON.stringify(order));
-  const making = [python, "-I", "-S", `${hostPrivate}/wall.py`, `${hostPrivate}/wall.json`];
-  return [...making, ...command];
+  await Deno.writeTextFile(`${hostPrivate}/wall.json`, JSON.stringify({ ...order, command }));
 }
 
 /** Which folders these are, before code of another session could put others in their place. */
@@ -277,16 +306,17 @@ async function identitiesOf(
 }
 
 /** The settings of `srt` on macOS, where its rules are the sandbox. */
-function seatbelt(enclosure: Enclosure, { view }: Contents): SrtSettings {
+function seatbelt(enclosure: Enclosure, { view, hosts = [] }: Contents): SrtSettings {
   const { hostPrivate, config = {} } = enclosure;
   const { filesystem = {}, network = {} } = config;
   const user = (paths: readonly string[] = []) => paths.map((path) => userPath(path, enclosure));
   const isOpen = view.show.includes("/");
-  const online = (network.allowedDomains ?? []).length > 0;
+  const allowedDomains = [...network.allowedDomains ?? [], ...hosts];
+  const online = allowedDomains.length > 0;
   const hidden = [...(isOpen ? [] : ["/"]), hostPrivate, ...view.mask].map(literal);
   return {
     network: {
-      allowedDomains: network.allowedDomains ?? [],
+      allowedDomains,
       deniedDomains: network.deniedDomains ?? [],
       strictAllowlist: true,
       allowLocalBinding: true, // kernels talk to the gateway

@@ -118,7 +118,7 @@ async function runConfined(
   const { command: program, args, env } = await confine({
     command,
     env: { HOME: session, TMPDIR: "/tmp", LANG: hostEnv("LANG") ?? "C.UTF-8" },
-    ...{ session, readable, hidden, writable: [], hosts: [], hostPrivate: host.path },
+    ...{ session, readable, hidden, writable: [], hostPrivate: host.path },
   }, { log: silentLogger, signal });
   return await runProgram(program, { args, env, clearEnv: true, cwd: host.path, signal });
 }

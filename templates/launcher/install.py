@@ -59,8 +59,9 @@ def closure(names, known):
 
 
 class Installer:
-    def __init__(self, settings, options):
-        self.uv, self.options, self.site = settings["uv"], options, Path(settings["site"])
+    def __init__(self, settings):
+        self.uv, self.options = settings["uv"], settings["options"]
+        self.site = Path(settings["site"])
         self.prefix = self.site.parents[2]
         self.requirements = settings["requirements"]
         self.names = {normalized(name) for name in settings["names"]}
@@ -155,11 +156,6 @@ class Installer:
         args = ("--no-deps", "--compile-bytecode", "--", *repositories, *pins)
         with self.start(self.prefix, *args) as uv:
             pass_on(uv.stderr, ("Using ",))
-        if uv.returncode == 0:
-            for name in sorted(self.of_kernel & plan.keys()):
-                print(
-                    f"Running kernels keep {name} {self.known[name].version} until they are reset"
-                )
         return uv.returncode
 
     def mark(self, plan):
@@ -190,6 +186,29 @@ class Installer:
                 if text.startswith(old):
                     path.write_bytes(new + text[len(old) :])
 
+    def summary(self, plan):
+        """One line on what was installed, and what was there."""
+        found = distributions(self.site)
+        marked = {name for name, dist in found.items() if (dist.path / "REQUESTED").exists()}
+        asked = sorted(plan.keys() & marked)
+        others = len(plan) - len(asked)
+        there = sorted(self.names & self.known.keys() - plan.keys())
+        kept = sorted(self.of_kernel & plan.keys())
+        installed = [", ".join(f"{name} {plan[name]}" for name in asked)] if asked else []
+        if others:
+            need = " that it needs" if len(asked) == 1 else " that they need" if asked else ""
+            installed.append(f"{others} package{'s' if others > 1 else ''}{need}")
+        parts = [f"Installed {' and '.join(installed)}"] if installed else []
+        if there:
+            parts.append(f"{self.titles(there)} {'is' if len(there) == 1 else 'are'} already there")
+        if kept:
+            parts.append(f"running kernels keep {self.titles(kept)} until they are reset")
+        return "; ".join(parts) or "Nothing had to be installed"
+
+    def titles(self, names):
+        """Packages, with the versions that they had before."""
+        return ", ".join(f"{name} {self.known[name].version}" for name in names)
+
 
 def pass_on(lines, without):
     for line in lines:
@@ -198,7 +217,9 @@ def pass_on(lines, without):
 
 
 def main():
-    installer = Installer(json.loads(sys.argv[1]), sys.argv[2:])
+    order = json.loads(Path("install.json").read_text())
+    os.environ.update(order["env"])
+    installer = Installer(order)
     installer.make_view()
     plan = installer.plan()
     if plan is None or (plan and "--offline" in installer.options):
@@ -208,10 +229,9 @@ def main():
         return 1
     if plan and (code := installer.install(plan)):
         return code
-    for name in sorted(installer.names & installer.known.keys() - plan.keys()):
-        print(f"{name} {installer.known[name].version} is already there")
     installer.mark(plan)
     installer.loosen()
+    print(installer.summary(plan))
     return 0
 
 

@@ -363,7 +363,7 @@ def walled(order, command):
 
 
 def enter():
-    """Becomes the sandbox that a file orders. Arguments: the file, the program, and its own."""
+    """Becomes the sandbox that a file orders, with the program in it. Argument: the file."""
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("500")  # when memory runs out, this is ended before the user's programs
@@ -373,6 +373,6 @@ def enter():
         order = json.load(file)
     inherited = dict(os.environ)
     os.environ.update(order["environment"])
-    argv, variables = walled(order, sys.argv[2:])
+    argv, variables = walled(order, order["command"])
     # Without permission to look for bwrap, ipybox leaves that to the PATH.
     os.execvpe(argv[0], argv, {**inherited, **variables})

@@ -74,11 +74,10 @@ browserTest("what waits in other sessions is named, and who can decide it", asyn
   const call = { kind: "tool", serverName: "raw", since, session: "3f2a9c01d4e8" };
   const waiting = [
     { ...call, toolName: `<b>\u202e${"x".repeat(1000)}`, name: "work", isAttached: true },
-    { ...call, toolName: "mark", name: undefined, isAttached: false },
+    ...Array(60).fill({ ...call, toolName: "mark", name: undefined, isAttached: false }),
   ];
-  let calls = waiting;
   const options: OwnServerOptions = {
-    elsewhere: () => Promise.resolve(calls),
+    elsewhere: () => Promise.resolve(waiting),
     log: silentLogger,
   };
   await using server = await ToolServer.start(options);
@@ -90,11 +89,8 @@ browserTest("what waits in other sessions is named, and who can decide it", asyn
   assertMatch(second, /^raw\.mark\n.*\nNobody can decide it now\..* ipybox attach 3f2a9c01d4e8$/s);
   assertEquals(await page.title(), "ipybox approvals");
   assertEquals(await page.getByRole("button", { name: "Allow" }).count(), 0);
-  calls = Array.from({ length: 60 }, () => waiting[1] ?? waiting).flat();
   await page.getByText("More calls wait").waitFor();
   assertEquals(await page.locator("#elsewhere-list li").count(), 50);
-  calls = [];
-  await page.getByText("In other sessions").waitFor({ state: "hidden" });
   assertEquals(browser.problems, []);
 });
 
@@ -874,73 +870,76 @@ browserTest(
   "nothing overlaps or is cut, on desks and phones, in light and dark",
   async (browser) => {
     await using server = await askingServer();
-    for (const colorScheme of ["light", "dark"] as const) {
-      for (const viewport of [{ width: 1280, height: 800 }, { width: 360, height: 740 }]) {
-        const page = await openPage(browser, server, { colorScheme, viewport });
-        const look = async (state: string) => {
-          const where = `${state} ${viewport.width} ${colorScheme}`;
-          assertEquals(await page.evaluate(layoutFaults), [], where);
-          const paper = await page.evaluate(paperColor);
-          assertEquals(
-            paper,
-            colorScheme === "light" ? "rgb(246, 246, 243)" : "rgb(20, 24, 26)",
-            where,
-          );
-        };
-        await look("empty");
-        const empty = await page.screenshot();
-        const calls = [
-          ask(server, {
-            title: "Write a file",
-            description:
-              "Writes a file into one of the allowed folders, and makes the folder if it is missing.",
-            annotations: { readOnlyHint: false, destructiveHint: true },
-            server: { launch: "npx -y @modelcontextprotocol/server-filesystem /home/me/project" },
-            source: {
-              line: 12,
-              text: 'write_file.run(path="reports/summary.md", content=text)',
-              code: `${
-                "text = 'a'\n".repeat(11)
-              }write_file.run(path="reports/summary.md", content=text)`,
-            },
-            changes: ["The description changed"],
-            scopes: ["cell", "session", "always"],
-            arguments: {
-              path: "reports/2026/summary.md",
-              content: "# Summary\n\n- a\n- b\n",
-              tags: ["a", { b: 1 }],
-            },
-          }),
-          ask(server, {
-            serverName: "a_server_with_a_rather_long_name",
-            toolName: "and_a_tool_with_a_long_name_too",
-          }),
-        ];
-        await untilReady(page);
-        await untilWaiting(page, 2);
-        await look("request");
-        const low = await page.locator("#decision").boundingBox();
-        assert((low?.height ?? 1000) < viewport.height / 5, "the bar is low");
-        assert((await page.screenshot()).length !== empty.length);
-        await page.getByLabel("For how long").selectOption("session");
-        await look("remember");
-        const bar = await page.locator("#decision").boundingBox();
-        assert((bar?.height ?? 1000) < viewport.height / 2, "there is room for what is decided");
-        await page.keyboard.press("e");
-        await look("editor");
-        await page.getByLabel("content").fill("# Summary\n\n- a\n- b\n- c\n");
-        await page.getByLabel("Other arguments as JSON").fill("{");
-        await look("edited");
-        await page.keyboard.press("Escape");
-        await page.keyboard.press("n");
-        await untilWaiting(page, 1);
-        await untilReady(page);
-        await page.keyboard.press("n");
-        await Promise.all(calls);
-        await untilWaiting(page, 0);
-        await look("decided");
-        await page.close();
-      }
+    for (
+      const [colorScheme, viewport] of [
+        ["light", { width: 1280, height: 800 }],
+        ["dark", { width: 360, height: 740 }],
+      ] as const
+    ) {
+      const page = await openPage(browser, server, { colorScheme, viewport });
+      const look = async (state: string) => {
+        const where = `${state} ${viewport.width} ${colorScheme}`;
+        assertEquals(await page.evaluate(layoutFaults), [], where);
+        const paper = await page.evaluate(paperColor);
+        assertEquals(
+          paper,
+          colorScheme === "light" ? "rgb(246, 246, 243)" : "rgb(20, 24, 26)",
+          where,
+        );
+      };
+      await look("empty");
+      const empty = await page.screenshot();
+      const calls = [
+        ask(server, {
+          title: "Write a file",
+          description:
+            "Writes a file into one of the allowed folders, and makes the folder if it is missing.",
+          annotations: { readOnlyHint: false, destructiveHint: true },
+          server: { launch: "npx -y @modelcontextprotocol/server-filesystem /home/me/project" },
+          source: {
+            line: 12,
+            text: 'write_file.run(path="reports/summary.md", content=text)',
+            code: `${
+              "text = 'a'\n".repeat(11)
+            }write_file.run(path="reports/summary.md", content=text)`,
+          },
+          changes: ["The description changed"],
+          scopes: ["cell", "session", "always"],
+          arguments: {
+            path: "reports/2026/summary.md",
+            content: "# Summary\n\n- a\n- b\n",
+            tags: ["a", { b: 1 }],
+          },
+        }),
+        ask(server, {
+          serverName: "a_server_with_a_rather_long_name",
+          toolName: "and_a_tool_with_a_long_name_too",
+        }),
+      ];
+      await untilReady(page);
+      await untilWaiting(page, 2);
+      await look("request");
+      const low = await page.locator("#decision").boundingBox();
+      assert((low?.height ?? 1000) < viewport.height / 5, "the bar is low");
+      assert((await page.screenshot()).length !== empty.length);
+      await page.getByLabel("For how long").selectOption("session");
+      await look("remember");
+      const bar = await page.locator("#decision").boundingBox();
+      assert((bar?.height ?? 1000) < viewport.height / 2, "there is room for what is decided");
+      await page.keyboard.press("e");
+      await look("editor");
+      await page.getByLabel("content").fill("# Summary\n\n- a\n- b\n- c\n");
+      await page.getByLabel("Other arguments as JSON").fill("{");
+      await look("edited");
+      await page.keyboard.press("Escape");
+      await page.keyboard.press("n");
+      await untilWaiting(page, 1);
+      await untilReady(page);
+      await page.keyboard.press("n");
+      await Promise.all(calls);
+      await untilWaiting(page, 0);
+      await look("decided");
+      await page.close();
     }
     assertEquals(browser.problems, []);
   },

@@ -171,18 +171,6 @@ Deno.test("what code writes to the file allows nothing, and what it breaks there
   assertEquals(await session.asks("count"), true);
 });
 
-Deno.test("edited arguments must be a JSON object", async () => {
-  await using folder = await TempFolder.create();
-  await using session = await Session.start(folder.path);
-  const problems: unknown[] = [];
-  session.answer = async (request) => {
-    problems.push(await rejection(request.accept({ arguments: { json: NaN } })));
-    await request.accept({ arguments: { json: '{"content":[]}' } });
-  };
-  await session.runner.run("raw", "result", { json: "1" });
-  assertEquals(problems.map((problem) => problem instanceof TypeError), [true]);
-});
-
 Deno.test("an ApprovalClient is shown all, and can have its answer remembered", async () => {
   await using test = await TestExecutor.start({ servers: { raw: rawServer() }, sandbox: false });
   const { executor } = test;

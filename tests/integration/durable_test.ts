@@ -22,7 +22,7 @@ import {
 } from "../../src/executor/durable.ts";
 import { settledWithin } from "../../src/base/signals.ts";
 import { parseExact, sealObject } from "../../src/json/exact.ts";
-import { SessionGoneError, statusOf } from "../../src/place/supervisor.ts";
+import { SessionGoneError, SessionRefusedError, statusOf } from "../../src/place/supervisor.ts";
 import { ipybox } from "../support/cli.ts";
 import { CALLS, follow, PARALLEL, TestSession } from "../support/durable.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
@@ -418,12 +418,13 @@ Deno.test("a name has one session, also where two begin it; a lost one is not re
   assert(fresh.sessionId !== id);
 });
 
-Deno.test("a session that does not answer holds up no name in other workspaces", async () => {
+Deno.test("a session that does not answer is not forgotten, and holds up no name elsewhere", async () => {
   await using session = await TestSession.create();
   const { workspace } = session;
   const options = { ...session.options(), workspace, python: testPython() };
   await using executor = await CodeExecutor.start({ ...options, durable: { name: "ana" } });
-  const root = await rootOf(executor.sessionId ?? "");
+  const { sessionId: id = "" } = executor;
+  const root = await rootOf(id);
   const [supervisor = 0] = await processesWith(`${root}/host/supervisor.py`);
   Deno.kill(supervisor, "SIGSTOP");
   try {
@@ -433,12 +434,18 @@ Deno.test("a session that does not answer holds up no name in other workspaces",
       ended.push(name);
     };
     const slow = claim("eva", workspace);
+    const refused = assertRejects(
+      () => endDurable(id),
+      SessionRefusedError,
+      "has not answered",
+    );
     for (const name of ["ida", "una", "zoe"]) await claim(name, "/no/such/workspace");
     assertEquals(ended, ["ida", "una", "zoe"]);
-    await slow;
+    await Promise.all([slow, refused]);
   } finally {
     Deno.kill(supervisor, "SIGCONT");
   }
+  assertEquals((await findSession(id)).id, id);
 });
 
 Deno.test("what is left of sessions is forgotten in time", async () => {
@@ -465,6 +472,9 @@ Deno.test("what is left of sessions is forgotten in time", async () => {
     const { lost: noted } = JSON.parse(await Deno.readTextFile(`${folderOf(recent)}/record.json`));
     assert(Date.now() - noted.at < day); // it is listed for a day from now on
     for (const id of [empty, old]) await assertRejects(() => Deno.stat(folderOf(id)));
+    await Deno.writeTextFile(`${folderOf(recent)}/record.json`, "{");
+    await endDurable(recent); // nobody can be asked
+    await assertRejects(() => Deno.stat(folderOf(recent)));
   } finally {
     await endDurable(recent);
   }
@@ -488,7 +498,6 @@ threading.Thread(target=later).start()
   await started.detach({ code });
   await until(() => session.has("done"));
   const executor = await session.attach(id);
-  const [last] = (await follow(executor) ?? "").split("\n").slice(-1);
-  assert(last !== undefined);
+  assert(await follow(executor) !== null);
   assertEquals((await executor.execute("1 + 1")).text, "2");
 });

@@ -8,6 +8,7 @@ import {
 import { silentLogger } from "../../src/base/log.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { follow, TestExecutor } from "../support/executor.ts";
+import { rawServer } from "../support/mcp.ts";
 import { testPython } from "../support/python.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -129,7 +130,7 @@ Deno.test("CodeExecutor runs code in a kernel that keeps its state", async (t) =
   });
 });
 
-Deno.test("CodeExecutor hands its options on to the kernel", async (t) => {
+Deno.test("CodeExecutor hands its options on to the kernel and the servers", async (t) => {
   Deno.env.set("IPYBOX_TEST_SECRET_EXECUTOR", "of the host");
   using _secret = { [Symbol.dispose]: () => Deno.env.delete("IPYBOX_TEST_SECRET_EXECUTOR") };
   await using test = await TestExecutor.start({
@@ -138,6 +139,10 @@ Deno.test("CodeExecutor hands its options on to the kernel", async (t) => {
     imagesDir: "pictures",
     restoreWorkingDir: true,
     maxOutputBytes: 1000,
+    servers: { raw: rawServer() },
+    approval: "allow",
+    callTimeoutMs: 2000,
+    serverIdleMs: 1,
   });
   const { executor, workspace } = test;
   const step = stepsOf(t);
@@ -169,6 +174,19 @@ Deno.test("CodeExecutor hands its options on to the kernel", async (t) => {
     const { text } = await executor.execute("print('x' * 100_000)");
     assert((text ?? "").length < 2000, text ?? "");
     assertStringIncludes(text ?? "", `${workspace}/pictures/`);
+  });
+
+  await step("callTimeoutMs ends calls", async () => {
+    await executor.execute("import ipybox_runtime as r; raw = r.ToolRunner('raw')");
+    const slow = await rejection(executor.execute("raw.run_sync('sleep', {'ms': 60_000})"));
+    assert(slow instanceof CodeExecutionError);
+    assertEquals(slow.ename, "ToolTimeoutError");
+  });
+
+  await step("serverIdleMs ends servers, which count from the start then", async () => {
+    const count = async () => (await executor.execute("raw.run_sync('count').text")).text;
+    await count();
+    await until("it is another one", async () => await count() === "'1'");
   });
 });
 

@@ -64,6 +64,21 @@ print(ours.recv())
 child.join()
 `;
 
+const TERMINAL = `
+import os, pty, threading
+from multiprocessing import shared_memory
+memory = shared_memory.SharedMemory(create=True, size=1 << 20)
+memory.buf[0] = 7
+thread = threading.Thread(target=lambda: print(memory.buf[0]))
+thread.start()
+thread.join()
+memory.close()
+memory.unlink()
+parent, terminal = pty.openpty()
+os.write(terminal, b"a terminal")
+print(os.read(parent, 99).decode())
+`;
+
 const MEMORY = `
 import mmap, os, resource
 with open("large", "wb") as file:
@@ -139,6 +154,7 @@ testIf(linux, "elsewhere the system decides on this", {
         "[[0.5, 1.5]]",
         "through a queue",
       ]],
+      "with shared memory, and at a terminal": [TERMINAL, ["7", "a terminal"]],
       "in memory, of which each process has its own limit": [MEMORY, [
         "12 0",
         "8 7",

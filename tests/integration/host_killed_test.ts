@@ -6,30 +6,6 @@ import { TempCache } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { ownProgram } from "../../src/process/program.ts";
 
-const host = new URL("../fixtures/gateway_host.ts", import.meta.url).pathname;
-
-for (const sandbox of ["sandbox", "none"]) {
-  Deno.test(`a host that is killed leaves no process (${sandbox})`, async () => {
-    await using workspace = await TempFolder.create();
-    await using cache = await TempCache.create(); // where the dead host's session stays
-    await using process = ManagedProcess.spawn({
-      command: ownProgram(),
-      args: ["run", "-A", host, workspace.path, sandbox],
-      env: { ...Deno.env.toObject(), ...cache.env, IPYBOX_PYTHON: testPython() },
-    });
-    const value = await process.pipes.read();
-    assert(value !== null, process.stderrTail);
-    const session = new TextDecoder().decode(value);
-    assert(session.startsWith(cache.path));
-    assert((await processesWith(session)).length >= 4); // launcher, gateway, kernel, its child
-
-    Deno.kill(process.pid, "SIGKILL");
-
-    assertEquals((await process.exited).signal, "SIGKILL");
-    await untilNoneWith(cache.path);
-  });
-}
-
 for (const sandbox of ["sandbox", "none"]) {
   Deno.test(`an application that is killed leaves no kernel and no MCP server (${sandbox})`, async () => {
     const application = new URL("../fixtures/executor_host.ts", import.meta.url).pathname;

@@ -90,7 +90,7 @@ Deno.test("A cancelled execution ends and the kernel stays usable", async (t) =>
   });
 
   await t.step("while its code is still on its way to the kernel", async () => {
-    for (let round = 0; round < 20; round++) {
+    for (let round = 0; round < 8; round++) {
       const execution = client.execute("time.sleep(60)");
       await new Promise((resolve) => setTimeout(resolve, round % 4));
       assertEquals(await execution.cancel(), "kept");
@@ -123,7 +123,7 @@ a, thread = 5, threading.Thread(target=storm, daemon=True)
 `;
 
 Deno.test("An interrupt ends the code and nothing else of its kernel", async (t) => {
-  await using kernel = await TestKernel.start({ spareKernel: false });
+  await using kernel = await TestKernel.start();
   for (
     const [name, code] of [
       ["while it computes", "for b in range(1000): b"],
@@ -148,7 +148,7 @@ Deno.test("An interrupt ends the code and nothing else of its kernel", async (t)
 });
 
 Deno.test("An interrupt waits for the code, and is forgotten with it", async () => {
-  await using kernel = await TestKernel.start({ spareKernel: false });
+  await using kernel = await TestKernel.start();
   const { client } = kernel;
   // Transformers run before the code does.
   await client.execute(`
@@ -172,7 +172,7 @@ class Interrupts(ast.NodeTransformer):
 });
 
 Deno.test("Code that Python calls for a cell is interrupted, too", async (t) => {
-  await using kernel = await TestKernel.start({ spareKernel: false });
+  await using kernel = await TestKernel.start();
   const { client } = kernel;
   await client.execute("import asyncio, signal, time; a = 5").result;
 
@@ -236,7 +236,7 @@ await asyncio.create_task(block())`,
 const STRESS_ROUNDS = Number(Deno.env.get("IPYBOX_STRESS") ?? 60);
 
 Deno.test("What is said of the state after a cancellation is true", async () => {
-  await using kernel = await TestKernel.start({ interruptGraceMs: 1000 });
+  await using kernel = await TestKernel.start({ spareKernel: true, interruptGraceMs: 1000 });
   const { client } = kernel;
   const states = { kept: 0, lost: 0 };
   for (let round = 0; round < STRESS_ROUNDS; round++) {
@@ -258,7 +258,7 @@ Deno.test("What is said of the state after a cancellation is true", async () => 
 });
 
 Deno.test("Code that has ended keeps its kernel, however late that is ready for other code", async () => {
-  await using kernel = await TestKernel.start({ interruptGraceMs: 1, spareKernel: false });
+  await using kernel = await TestKernel.start({ interruptGraceMs: 1 });
   const { client, workspace } = kernel;
   // Seen from outside, the code has ended, and the machine is busy.
   const execution = client.execute(`
@@ -280,6 +280,7 @@ time.sleep(0.2)
 
 Deno.test("Code that cannot be interrupted loses its kernel", async (t) => {
   await using kernel = await TestKernel.start({
+    spareKernel: true,
     interruptGraceMs: 500,
     restoreWorkingDir: true,
   });

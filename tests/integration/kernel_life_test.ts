@@ -9,7 +9,7 @@ import { rejection, until } from "../support/wait.ts";
 const PID = "import os; os.getpid()";
 
 Deno.test("A loss is told once: to the next execution, and not to a question before it", async () => {
-  await using kernel = await TestKernel.start();
+  await using kernel = await TestKernel.start({ spareKernel: true });
   const { client } = kernel;
   const pid = Number(await kernel.text(PID));
   await new Promise((resolve) => setTimeout(resolve, 1500)); // one that lives shorter is not replaced
@@ -30,7 +30,7 @@ Deno.test("A loss is told once: to the next execution, and not to a question bef
 });
 
 Deno.test("A loss that a reset mends is told to nobody", async () => {
-  await using kernel = await TestKernel.start();
+  await using kernel = await TestKernel.start({ spareKernel: true });
   const pid = Number(await kernel.text(PID));
   Deno.kill(pid, "SIGKILL");
   await until(async () => !await isThere(pid));

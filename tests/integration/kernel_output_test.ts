@@ -257,13 +257,6 @@ for i in range(10_000):
     assertEquals(text, Array.from({ length: 10_000 }, (_, i) => `${i}`).join("\n"));
   });
 
-  await t.step("20 MB in one line", async () => {
-    const { text } = await client.execute("print('x' * 20_000_000)").result;
-    const path = /the full text is in (\S+)\]/.exec(text ?? "")?.[1];
-    assertEquals(await Deno.readTextFile(path ?? ""), "x".repeat(20_000_000) + "\n");
-    assert(text !== null && text.length < 1.1 * 1024 ** 2);
-  });
-
   await t.step("70 MB at once, more than a WebSocket message may hold", async () => {
     const { text } = await client.execute("print('y\\n' * 35_000_000)").result;
     const path = /the full text is in (\S+)\]/.exec(text ?? "")?.[1];
@@ -319,7 +312,7 @@ for i in range(4000):
 });
 
 Deno.test("A value that is too large for a message does not cost the kernel", async (t) => {
-  await using kernel = await TestKernel.start({ spareKernel: false });
+  await using kernel = await TestKernel.start();
   const { client } = kernel;
   await client.execute("a = 5").result;
 
@@ -393,7 +386,6 @@ threading.Thread(target=work).start()`).result;
 
 Deno.test("With a raised limit the whole output is in memory", async () => {
   await using kernel = await TestKernel.start({ maxOutputBytes: 100 * 1024 ** 2 });
-  assertEquals((await kernel.text("print('x' * 20_000_000)"))?.length, 20_000_000);
   assertEquals((await kernel.text("for i in range(200_000): print(i)"))?.length, 1_288_889);
 });
 

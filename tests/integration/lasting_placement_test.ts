@@ -81,7 +81,6 @@ async function cut(counter: string): Promise<void> {
 Deno.test("a durable session elsewhere does what one does that ends with its host", async () => {
   await using session = await TestSession.create(WALLED);
   const executor = await session.start({ servers: {} });
-  await useSession(executor);
   const { sessionId: id = "" } = executor;
   const folder = await farFolder(executor);
   const [listed] = await listSessions(session.workspace);

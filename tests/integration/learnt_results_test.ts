@@ -175,9 +175,10 @@ async def numbers() -> int:
     }
   });
 
+  await using test = await TestExecutor.start({ workspace });
+  const { executor } = test;
+
   await step("a result may be another one, but must be JSON", async () => {
-    await using test = await TestExecutor.start({ workspace });
-    const { executor } = test;
     const { text } = await executor.execute(`${CALL}
 print(result.run_json(**answer(name=1, more=[])))
 print(await result.run_json_async(json='{"content": [], "structuredContent": [null]}'))
@@ -198,19 +199,17 @@ print(result.JsonResult.__required_keys__ == {"id", "name"}, result.JsonResult._
   });
 
   await step("an API that is generated again keeps it", async () => {
-    await using test = await TestExecutor.start({ workspace });
     const before = await Deno.readTextFile(module);
     assertStringIncludes(before, "run_json");
     const { ino, mtime } = await Deno.stat(module);
-    await test.executor.registerServer("raw", rawServer());
+    await executor.registerServer("raw", rawServer());
     assertEquals(await Deno.readTextFile(module), before);
     assertEquals(await Deno.stat(module).then((now) => [now.ino, now.mtime]), [ino, mtime]);
   });
 
   await step("it is forgotten with its server", async () => {
-    await using test = await TestExecutor.start({ workspace });
     assertEquals((await learntIn(workspace)).map(({ tool }) => tool), ["result"]);
-    await test.executor.unregisterServer("raw");
+    await executor.unregisterServer("raw");
     assertEquals(await learntIn(workspace), []);
   });
 });
@@ -218,20 +217,21 @@ print(result.JsonResult.__required_keys__ == {"id", "name"}, result.JsonResult._
 Deno.test("a session's folder shows what it came with, until more calls say something else", async () => {
   await using folder = await TempFolder.create();
   const workspace = folder.path;
-  const learn = async (code: string) => {
+  const shown = () => Deno.readTextFile(`${workspace}/mcptools/raw/observed.json`);
+  {
     await using test = await TestExecutor.start({ workspace });
     await test.executor.registerServer("raw", rawServer());
-    await test.executor.execute(CALL + code);
-  };
-  const shown = () => Deno.readTextFile(`${workspace}/mcptools/raw/observed.json`);
-  await learn("for _ in range(5): result.run(**answer(first=1))");
-  await learn("pass");
-  assertStringIncludes(await shown(), '"first"');
+    await test.executor.execute(`${CALL}for _ in range(5): result.run(**answer(first=1))`);
+    await test.executor.reset();
+    assertStringIncludes(await shown(), '"first"');
+  }
   await Deno.remove(`${await stateOf(workspace)}/shapes.json`); // as a copy of mcptools/ has none
-  await learn("result.run(**answer(second=1))");
-  await learn("pass");
+  await using test = await TestExecutor.start({ workspace });
+  await test.executor.registerServer("raw", rawServer());
+  await test.executor.execute(`${CALL}result.run(**answer(second=1))`);
+  await test.executor.reset();
   assert(!(await shown()).includes('"second"'));
-  await learn("for _ in range(5): result.run(**answer(second=1))");
-  await learn("pass");
+  await test.executor.execute(`${CALL}for _ in range(5): result.run(**answer(second=1))`);
+  await test.executor.reset();
   assertStringIncludes(await shown(), '"second"');
 });

@@ -8,13 +8,12 @@ import {
   assertStringIncludes,
 } from "@std/assert";
 import { ConfigError, McpConnectionError, ToolCallError } from "../../src/base/errors.ts";
-import { parseExact, sealObject, stringifyExact } from "../../src/json/exact.ts";
+import { parseExact, sealObject } from "../../src/json/exact.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
 import type { McpConnection } from "../../src/mcp/connection.ts";
 import type { StdioServerParams } from "../../src/mcp/params.ts";
 import { fixtureServer, freePort, npmServer, rawServer, startHttpServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { until } from "../support/wait.ts";
 
 const args = (value: unknown) => sealObject(parseExact(JSON.stringify(value)));
 
@@ -72,39 +71,6 @@ Deno.test("a server of the newer era alone, over HTTP", async () => {
   cancel.abort();
   assertEquals((await call).type, "cancelled");
   await server.untilSays("cancelled");
-});
-
-Deno.test("a server on the SDK's older line: every kind of content, and errors", async () => {
-  await using connection = await connectMcp("v1", fixtureServer("sdk_v1_server.ts"));
-  const media = await connection.callTool("media", args({}));
-  assertEquals(media.content.map(({ type }) => type), [
-    "text",
-    "image",
-    "audio",
-    "resource",
-    "resource",
-    "resource_link",
-    "text",
-  ]);
-  assertEquals(media._meta, { trace: "t" });
-  const ratio = await connection.callTool("divide", args({ a: 1, b: 4 }));
-  assertEquals(ratio.structuredContent, { quotient: 0.25 });
-  const failed = await connection.callTool("divide", args({ a: 1, b: 0 }));
-  assertEquals([failed.isError, failed.content[0]?.text], [true, "division by zero"]);
-});
-
-Deno.test("arguments and structured content arrive as they were written", async () => {
-  await using connection = await connectMcp("raw", rawServer());
-  const json = '{"one":1.0,"big":12345678901234567890,"zero":-0,"lone":"\\ud800","__proto__":1}';
-  const echoed = await connection.callTool("echo", sealObject(parseExact(json)));
-  assertMatch(
-    String(echoed.content[0]?.text),
-    new RegExp(`"arguments":${json.replace("\\", "\\\\")}`),
-  );
-  for (const value of [json, "1.0", "[]", "0", "null", "false", '""']) {
-    const result = await connection.callTool("structured", args({ json: value }));
-    assertEquals(stringifyExact(result.structuredContent), value);
-  }
 });
 
 Deno.test("all pages of tools are listed", async () => {
@@ -175,20 +141,6 @@ Deno.test("each way in which a call can fail has its own type", async () => {
   assertEquals([died.type, died.details.exitCode], ["server_died", 5]);
   assert(!died.message.includes("last words"), "stderr may hold secrets");
   await connection.closed;
-});
-
-Deno.test("a cancelled call is cancelled at the server", async () => {
-  await using folder = await TempFolder.create();
-  const journal = `${folder.path}/journal`;
-  await using connection = await connectMcp("raw", rawServer("normal", journal));
-  const cancel = new AbortController();
-  const call = failure(
-    connection.callTool("sleep", args({ ms: 60_000 }), { signal: cancel.signal }),
-  );
-  await until(async () => (await Deno.readTextFile(journal)).includes("tools/call"));
-  cancel.abort();
-  assertEquals((await call).type, "cancelled");
-  await until(async () => (await Deno.readTextFile(journal)).includes("notifications/cancelled"));
 });
 
 Deno.test("a server gets the usual environment and its own, and no secrets of the host", async () => {

@@ -116,16 +116,19 @@ Deno.test("code finds the programs of packages after all others, and cannot chan
   const programs = { cow: "cow:main", ls: "cow:main" };
   await using workspace = await Workspace.create([{ name: "cow", files, programs }]);
   await workspace.install("cow");
-  assertEquals(await workspace.run("!cow"), "moo");
-  assertEquals(await workspace.run("!ls /usr | grep -x bin"), "bin");
-  const last = "import os; print(os.environ['PATH'].split(':')[-1] == os.path.dirname(p))";
-  assertEquals(await workspace.run(`import shutil; p = shutil.which('cow')\n${last}`), "True");
-  const written = "open(shutil.which('cow'), 'a')";
-  const change = `import shutil\ntry: ${written}\nexcept OSError as error: print(error.strerror)`;
-  assertEquals(await workspace.run(change), "Read-only file system");
+  const printed = await workspace.run(`
+import os, shutil
+!cow
+!ls /usr | grep -x bin
+cow = shutil.which("cow")
+print(os.environ["PATH"].split(":")[-1] == os.path.dirname(cow))
+try: open(cow, "a")
+except OSError as error: print(error.strerror)
+print(open(cow).readline())`);
+  const [moo, bin, isLast, change, start] = printed.split(/\r?\n/);
+  assertEquals([moo, bin, isLast, change], ["moo", "bin", "True", "Read-only file system"]);
   // After an upgrade, the kernels' Python is in another folder.
-  const start = "import shutil; print(open(shutil.which('cow')).readline())";
-  assertEquals((await workspace.run(start)).trim(), "#!/usr/bin/env python");
+  assertEquals(start, "#!/usr/bin/env python");
 });
 
 Deno.test("what is there needs no index, and what is requested is told from what that needs", async () => {

@@ -126,12 +126,12 @@ Deno.test("a command that leads nowhere is refused with what it said", async () 
     ["cat /dev/zero", /Something other/],
     ["yes", /Something other/],
   ];
-  for (const [text, message] of cases) {
+  await Promise.all(cases.map(async ([text, message]) => {
     const error = await refusal({ placement: script(text) });
     assert(error instanceof EnvironmentNotReadyError, `${text}: ${error}`);
     assertMatch(error.message, message);
     assert(error.fix.length > 0);
-  }
+  }));
   const silent = await refusal({ placement: script("cat >/dev/null"), startTimeoutMs: 1000 });
   assert(silent instanceof GatewayStartError, `${silent}`);
   const missing = await refusal({ placement: { type: "command", command: ["no-such-engine"] } });
@@ -158,13 +158,13 @@ Deno.test("a stream that breaks off, or turns to garbage, ends the start with an
 
 Deno.test("a place that goes silent is given up after the time that a start may take", async () => {
   // Before the launcher's report, and after it: then there is something to copy, too.
-  for (const count of [500, 900]) {
+  await Promise.all([500, 900].map(async (count) => {
     const command = [testPython(), cutter, String(count), "silence"];
     const placement = { type: "command", command } as const;
     const error = await refusal({ placement, sandbox: false, startTimeoutMs: 3000 });
     assert(error instanceof ProcessError, `${error}`);
     assertStringIncludes(error.message, "did not answer within 3 s");
-  }
+  }));
 });
 
 Deno.test("placements are checked, and what only counts on this machine is refused", async () => {

@@ -195,18 +195,6 @@ Deno.test("CodeExecutor.registerServer() stores placeholders, not what they stan
   }
 });
 
-Deno.test("CodeExecutor does not read a .env that executed code has put there", async () => {
-  await using test = await TestExecutor.start();
-  const { executor } = test;
-  await executor.execute("open('.env', 'w').write('IPYBOX_TEST_PLANTED=evil')");
-  const params = { ...rawServer(), env: { KEY: "${IPYBOX_TEST_PLANTED}" } };
-  await assertRejects(
-    () => executor.registerServer("raw", params),
-    ConfigError,
-    "IPYBOX_TEST_PLANTED",
-  );
-});
-
 Deno.test("CodeExecutor.registerServer() that fails leaves all as it was", async (t) => {
   await using test = await TestExecutor.start({ sandbox: false, connectTimeoutMs: 2000 });
   const { executor, workspace } = test;

@@ -11,11 +11,11 @@ import {
 } from "../../src/place/supervisor.ts";
 import { encodeFrame, type Frame, FrameDecoder, FrameType } from "../../src/link/frame.ts";
 import { bootCommand } from "../../src/place/boot.ts";
-import { ManagedProcess } from "../../src/process/managed_process.ts";
 import { namedProgram } from "../../src/process/program.ts";
 import { exists } from "../support/files.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
+import { RUN, startListening, SUPERVISOR, withSeconds } from "../support/supervisor.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { until } from "../support/wait.ts";
 
@@ -23,7 +23,6 @@ const template = (name: string) => new URL(`../../templates/launcher/${name}`, i
 const carrier = new URL("../fixtures/frail_carrier.py", import.meta.url).pathname;
 const python = namedProgram(testPython());
 const attachProgram = await Deno.readTextFile(template("attach.py"));
-const supervisorProgram = await Deno.readTextFile(template("supervisor.py"));
 
 /** The length of what comes before frames of the launcher, about. */
 const OPENING = attachProgram.length;
@@ -156,13 +155,13 @@ async function startBoth(
   { limits = [], patienceSeconds = 60, farIdleSeconds = 60, change, liar }: PairOptions = {},
 ): Promise<SessionAddress> {
   const program = `${path}/supervisor.py`;
-  await Deno.writeTextFile(program, change?.(supervisorProgram) ?? supervisorProgram);
+  await Deno.writeTextFile(program, change?.(SUPERVISOR) ?? SUPERVISOR);
   for (const name of ["root", "record"]) await Deno.mkdir(`${path}/${name}`);
   await Deno.writeTextFile(`${path}/record/record.json`, "{}");
   const far = { id: "far", socket: `${path}/far/socket`, secret: "there" };
   const common = { env: {}, cwd: "/", locks: [], max_seconds: 600 };
   if (liar === undefined) {
-    await run(
+    await startListening(
       `import json, runpy, sys
 runpy.run_path(sys.argv[1])["serve_beside"](json.load(sys.stdin), lambda: None)`,
       [program],
@@ -177,25 +176,12 @@ runpy.run_path(sys.argv[1])["serve_beside"](json.load(sys.stdin), lambda: None)`
     : [python, "-c", liar];
   const leads = { stop: null, made: false, gone: null, patience_seconds: patienceSeconds };
   const near = { id: "0123456789ab", secret: "s".repeat(64), socket: `${path}/socket` };
-  await run("import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')", [program], {
+  await startListening(RUN, [program], {
     ...{ ...common, ...near, folder: `${path}/record`, remove: [], idle_seconds: 60 },
     argv: [],
     reach: { command, program: attachProgram, ...far, ...leads },
   });
   return { ...near, where: "there" };
-}
-
-/** Starts a supervisor, which leaves when it listens. */
-async function run(code: string, args: readonly string[], spec: object): Promise<void> {
-  await using process = ManagedProcess.spawn({
-    command: python,
-    args: ["-I", "-S", "-c", code, ...args],
-    env: {},
-  });
-  const settings = { reach: null, ...spec };
-  await process.pipes.write(new TextEncoder().encode(JSON.stringify(settings)));
-  await process.pipes.end();
-  assertEquals((await process.exited).exitCode, 0, process.stderrTail);
 }
 
 /** Bytes of which no part looks like another one. */
@@ -236,8 +222,8 @@ Deno.test("more than both sides keep passes, and waits where nobody reads it", a
 
 Deno.test("a connection that is silent is given up, and another one takes its place", async () => {
   const change = (text: string) =>
-    text.replace("BEAT_SECONDS = 15", "BEAT_SECONDS = 1")
-      .replace("self.heard + DEAD_SECONDS, self.cut", "self.heard + 10, self.cut");
+    withSeconds(text, { BEAT_SECONDS: 1 })
+      .replace("self.heard + DEAD_SECONDS, self.cut", "self.heard + 6, self.cut");
   await using pair = await Pair.start({ change });
   await pair.echo(noise(10));
   await pair.cut("SIGSTOP");
@@ -256,6 +242,9 @@ Deno.test("the end is said there once something leads there again", async () => 
   await pair.assertGone();
 });
 
+/** The way there is not tried for long when the session is to end. */
+const GIVES_UP_SOON = (text: string) => withSeconds(text, { END_SECONDS: 1 });
+
 Deno.test("people are told that there is nothing any more, and what could not be ended", async () => {
   {
     await using pair = await Pair.start();
@@ -264,7 +253,7 @@ Deno.test("people are told that there is nothing any more, and what could not be
     await pair.cut();
     assert((await pair.end()).includes("there: the session is not there any more: it has ended"));
   }
-  await using pair = await Pair.start();
+  await using pair = await Pair.start({ change: GIVES_UP_SOON });
   await pair.echo(noise(10));
   await pair.goDown();
   await assertRejects(() => endSession(pair.address), LeftBehindError, "could not be reached");
@@ -283,7 +272,7 @@ Deno.test("a launcher elsewhere that cannot be confined says why, and leaves not
   const { path } = folder;
   await Deno.mkdir(`${path}/root`);
   const paths = { socket: `${path}/far/socket`, folder: `${path}/far`, remove: [`${path}/root`] };
-  const start = run(
+  const start = startListening(
     `import json, runpy, sys
 runpy.run_path(sys.argv[1])["serve_beside"](json.load(sys.stdin), lambda: sys.exit("no filter"))`,
     [template("supervisor.py").pathname],
@@ -305,7 +294,7 @@ runpy.run_path(sys.argv[1])["serve_beside"](json.load(sys.stdin), lambda: sys.ex
 });
 
 Deno.test("a launcher elsewhere that nobody comes to ends, and leaves nothing", async () => {
-  await using pair = await Pair.start({ farIdleSeconds: 1 });
+  await using pair = await Pair.start({ farIdleSeconds: 1, change: GIVES_UP_SOON });
   await pair.echo(noise(10));
   await pair.goDown();
   for (const name of ["far", "root"]) {

@@ -229,10 +229,11 @@ print(attempt.run(probes=${JSON.stringify(probes)}))`;
     const registry = JSON.parse(await Deno.readTextFile(`${workspace}/.ipybox/mcp.json`));
     const { two, three } = registry.mcpServers;
     assertEquals([two.sandbox, three.sandbox], [true, ".ipybox/settings.json"]);
-    for (const server of ["two", "three"]) {
-      const run = ["run", "--approve", "allow", "--workspace", workspace, "-c", call(server)];
-      isSandboxed(JSON.parse((await ipybox(run)).stdout));
-    }
+    const code = call("two") + call("three");
+    const run = ["run", "--approve", "allow", "--workspace", workspace, "-c", code];
+    const printed = (await ipybox(run)).stdout.trim().split("\n");
+    assertEquals(printed.length, 2);
+    for (const outcomes of printed) isSandboxed(JSON.parse(outcomes));
   });
 
   await step("with a tool runner of its own", async () => {

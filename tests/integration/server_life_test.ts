@@ -33,6 +33,7 @@ function starts(journal: string): number[] {
 
 Deno.test("a server that takes long to start is named, with what it says and without secrets", async () => {
   Deno.env.set("IPYBOX_TEST_SECRET_LIFE", "the secret");
+  await using folder = await TempFolder.create();
   const told: string[] = [];
   const hang = "echo one moment >&2; cat > /dev/null";
   const params = { command: "sh", args: ["-c", hang, "${IPYBOX_TEST_SECRET_LIFE}"] };
@@ -43,6 +44,7 @@ Deno.test("a server that takes long to start is named, with what it says and wit
     log: { ...silentLogger, info: (message) => told.push(message) }, // no warning: it may be normal
   });
   const call = runner.run("slow", "count", {});
+  const downloaded = startDownloaded(folder.path);
   await assertRejects(
     () => call,
     ToolCallError,
@@ -55,17 +57,18 @@ Deno.test("a server that takes long to start is named, with what it says and wit
   const state = "is still starting (limit: 7 s)";
   assertEquals(message, `MCP server "slow" ${state}: ${words}\none moment`);
   assert(!message.includes("the secret"));
+  assertMatch(await downloaded, /^MCP server "x" is still starting \(limit: 180 s\): /);
 });
 
-Deno.test("a server that a package runner may have to download has more time to start", async () => {
-  await using folder = await TempFolder.create();
-  const runner = `${folder.path}/npx`;
+/** What is said of a server that a package runner may have to download. */
+async function startDownloaded(folder: string): Promise<string> {
+  const runner = `${folder}/npx`;
   await Deno.writeTextFile(runner, "#!/bin/sh\nsleep 6\n", { mode: 0o755 });
   const told: string[] = [];
   const log = { ...silentLogger, info: (message: string) => told.push(message) };
   await assertRejects(() => connectMcp("x", { command: runner }, { log }));
-  assertMatch(told.join("\n"), /^MCP server "x" is still starting \(limit: 180 s\): /);
-});
+  return told.join("\n");
+}
 
 Deno.test("a server is started by its first call, once, also for many at once", async () => {
   await using folder = await TempFolder.create();
@@ -97,13 +100,13 @@ Deno.test("a server that died is started again by the next call", async () => {
 Deno.test("the time to start that a registration gives counts at every start", async () => {
   const raw = rawServer();
   const words = [raw.command, ...raw.args ?? []].map((word) => `'${word}'`).join(" ");
-  const slow: ServerParams = { command: "sh", args: ["-c", `sleep 2; exec ${words}`] };
+  const slow: ServerParams = { command: "sh", args: ["-c", `sleep 1; exec ${words}`] };
   const patient: ServerParams = { ...slow, connectTimeoutMs: 60_000 };
-  await using runner = await start({ slow, patient }, 1000);
+  await using runner = await start({ slow, patient }, 500);
   const error = await assertRejects(() => runner.run("slow", "count"), ToolCallError);
   assertEquals(
     error.message,
-    'MCP server "slow" did not complete the MCP handshake within 1 s. If this machine is ' +
+    'MCP server "slow" did not complete the MCP handshake within 0.5 s. If this machine is ' +
       "slow or busy, try again; if the server needs longer, register it with --connect-timeout SECONDS",
   );
   assert((await runner.listTools("patient")).length > 0);

@@ -209,29 +209,32 @@ browserTest(
       title: `${HOSTILE} ${at}`,
     }));
     const properties = { choice: { type: "string", oneOf: options }, ...fields };
-    for (const colorScheme of ["light", "dark"] as const) {
-      for (const viewport of [{ width: 1280, height: 800 }, { width: 360, height: 740 }]) {
-        await using server = await start();
-        const page = await openPage(browser, server, { colorScheme, viewport });
-        for (const requestedSchema of [FORM, { type: "object", properties }]) {
-          const message = requestedSchema === FORM ? "Which seat?" : `${HOSTILE}\n`.repeat(400);
-          const answer = question(server, { message, requestedSchema });
-          await page.locator("#deny:enabled").waitFor();
-          // A long message keeps the fields out of view, which are not sent unseen.
-          assertEquals(await page.locator("#allow").isEnabled(), requestedSchema === FORM);
-          assertEquals(await page.evaluate(layoutFaults), [], `${colorScheme} ${viewport.width}`);
-          const bar = await page.locator("#decision").boundingBox();
-          assert((bar?.height ?? 1000) < viewport.height / 2, "there is room for what is asked");
-          const shown = await page.locator("#detail").innerText();
-          for (const hidden of "\u202e\u2066\u200b\u001b") assert(!shown.includes(hidden));
-          const suggested = await page.locator(".fields input.answer").first().inputValue();
-          assertEquals(suggested, ""); // what cannot be shown as it is, is not sent unseen
-          await page.keyboard.press("n");
-          assertEquals(await answer, { action: "decline" });
-          await untilWaiting(page, 0);
-        }
-        await page.close();
+    for (
+      const [colorScheme, viewport] of [
+        ["light", { width: 1280, height: 800 }],
+        ["dark", { width: 360, height: 740 }],
+      ] as const
+    ) {
+      await using server = await start();
+      const page = await openPage(browser, server, { colorScheme, viewport });
+      for (const requestedSchema of [FORM, { type: "object", properties }]) {
+        const message = requestedSchema === FORM ? "Which seat?" : `${HOSTILE}\n`.repeat(400);
+        const answer = question(server, { message, requestedSchema });
+        await page.locator("#deny:enabled").waitFor();
+        // A long message keeps the fields out of view, which are not sent unseen.
+        assertEquals(await page.locator("#allow").isEnabled(), requestedSchema === FORM);
+        assertEquals(await page.evaluate(layoutFaults), [], `${colorScheme} ${viewport.width}`);
+        const bar = await page.locator("#decision").boundingBox();
+        assert((bar?.height ?? 1000) < viewport.height / 2, "there is room for what is asked");
+        const shown = await page.locator("#detail").innerText();
+        for (const hidden of "\u202e\u2066\u200b\u001b") assert(!shown.includes(hidden));
+        const suggested = await page.locator(".fields input.answer").first().inputValue();
+        assertEquals(suggested, ""); // what cannot be shown as it is, is not sent unseen
+        await page.keyboard.press("n");
+        assertEquals(await answer, { action: "decline" });
+        await untilWaiting(page, 0);
       }
+      await page.close();
     }
     assertEquals(browser.problems, []);
   },

@@ -246,7 +246,6 @@ except ApprovalRejectedError as error:
 Deno.test("Approvals of tool calls and of shell commands are switches of their own", async (t) => {
   const step = stepsOf(t);
   const free: CodeExecutorOptions[] = [
-    {},
     { approval: { tools: "ask", shell: "allow" } },
     { approval: { tools: "deny" } },
   ];

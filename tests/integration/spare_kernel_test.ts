@@ -11,7 +11,7 @@ const PID = "import os; os.getpid()";
 
 Deno.test("A spare kernel is kept ready", async (t) => {
   const log = new ReadyCount();
-  await using kernel = await TestKernel.start({ restoreWorkingDir: true, log });
+  await using kernel = await TestKernel.start({ spareKernel: true, restoreWorkingDir: true, log });
   const { client, gateway } = kernel;
 
   await t.step("and takes over in a reset, set up like the first", async () => {
@@ -32,7 +32,11 @@ Deno.test("A spare kernel is kept ready", async (t) => {
 
   await t.step("and takes over from a kernel that cannot be interrupted", async () => {
     const log = new ReadyCount();
-    await using stubborn = await TestKernel.start({ interruptGraceMs: 100, log });
+    await using stubborn = await TestKernel.start({
+      spareKernel: true,
+      interruptGraceMs: 100,
+      log,
+    });
     const spare = await log.spare(stubborn.gateway, 2, Number(await stubborn.text(PID)));
     const execution = stubborn.client.execute(
       "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print(1, flush=True)\n" +
@@ -66,7 +70,7 @@ Deno.test("A spare kernel is kept ready", async (t) => {
 
 Deno.test("A spare kernel that dies has only its own last words", async () => {
   const log = new ReadyCount();
-  await using kernel = await TestKernel.start({ log });
+  await using kernel = await TestKernel.start({ spareKernel: true, log });
   const { client, gateway } = kernel;
   await log.spare(gateway, 2, Number(await kernel.text(PID))); // before the first one dies
   const words = [];
@@ -81,7 +85,7 @@ Deno.test("A spare kernel that dies has only its own last words", async () => {
 
 Deno.test("No spare kernel is started before code has run", async () => {
   const log = new ReadyCount();
-  await using kernel = await TestKernel.start({ log });
+  await using kernel = await TestKernel.start({ spareKernel: true, log });
   await kernel.client.reset();
   assertEquals(log.count, 2);
   await kernel.client.execute("1").result;
@@ -102,7 +106,7 @@ Deno.test("Without spareKernel there is one kernel, and a reset starts the next"
 for (const [name, ready] of [["", 2], [", also one that starts", 1]] as const) {
   Deno.test(`Closing the client ends the spare kernel${name}`, async () => {
     const log = new ReadyCount();
-    await using kernel = await TestKernel.start({ log });
+    await using kernel = await TestKernel.start({ spareKernel: true, log });
     const { client, gateway } = kernel;
     await client.execute("1").result;
     await until(

@@ -468,69 +468,6 @@ except r.ApprovalRejectedError as error:
   assertEquals(found, ["ApprovalUnavailableError", "Approval channel not connected"]);
 });
 
-Deno.test("a policy that denies starts no server", async () => {
-  await using folder = await TempFolder.create();
-  const journal = `${folder.path}/journal`;
-  const servers = { raw: rawServer("normal", journal) };
-  await using server = await start({ servers, approval: "deny" });
-  const found = await pythonJson(
-    `${IMPORTS}
-try:
-    raw.run_sync("count")
-except r.ApprovalRejectedError as error:
-    print(json.dumps(error.reason))`,
-    { door: server.kernelDoor },
-  );
-  assertEquals(found, "Tool calls are denied");
-  assertEquals(await Deno.readTextFile(journal).catch(() => "none"), "none");
-});
-
-Deno.test("a request is withdrawn when the code that asked has gone", async () => {
-  await using server = await start({ approval: "ask" });
-  const asked = Promise.withResolvers<ApprovalRequest>();
-  using _approver = server.runner.channel.attach((request) => asked.resolve(request));
-  const ended = python(`${IMPORTS}\nraw.run_sync("count")`, {
-    door: server.kernelDoor,
-    onStart: async (child) => {
-      await asked.promise;
-      child.kill("SIGKILL");
-    },
-  });
-  const request = await asked.promise;
-  const response = await request.response;
-  assert(!response.accepted);
-  assertEquals(response.type, "cancelled");
-  assertEquals(await request.accept(), false);
-  await ended;
-});
-
-Deno.test("shell commands are approved by the same channel, and nothing runs", async () => {
-  await using server = await start({ approval: { tools: "deny", shell: "ask" } });
-  using _approver = server.runner.channel.attach(async (request) => {
-    assertEquals([request.kind, request.serverName, request.toolName], [
-      "shell",
-      "ipybox",
-      "shell",
-    ]);
-    if (request.toolArgs.cmd === "ls") await request.accept();
-    else if (request.toolArgs.cmd === "rm") await request.accept({ arguments: { cmd: "rm -i" } });
-    else await request.reject("no");
-  });
-  const found = await pythonJson(
-    `${IMPORTS}
-from ipybox_runtime.approval import request_approval
-found = []
-for cmd in ("ls", "rm", "dd"):
-    try:
-        found.append(request_approval("shell", {"cmd": cmd}))
-    except r.ApprovalRejectedError as error:
-        found.append(error.reason)
-print(json.dumps(found))`,
-    { door: server.kernelDoor },
-  );
-  assertEquals(found, [{ cmd: "ls" }, { cmd: "rm -i" }, "no"]);
-});
-
 /** The oldest Python that the runtime supports, where this machine has it. */
 async function oldestPython(): Promise<string | undefined> {
   const command = "python3.9";

@@ -13,10 +13,11 @@ import { ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import type { StdioServerParams } from "../../src/mcp/params.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
+import { ServerRegistry } from "../../src/servers/registry.ts";
 import { ipybox } from "../support/cli.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
-import { rawServer } from "../support/mcp.ts";
+import { copiedServer, rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 Deno.test("what is asked about a server of a repository is what would run", async () => {
@@ -64,6 +65,10 @@ Deno.test("a server of a repository is asked about again when anything changes t
       await Deno.writeTextFile(`${workspace}/.env`, `WEATHER=${workspace}/.ipybox/w/b.ts\n`);
     },
     "its registration": () => plant(workspace, { ...params, env: { X: "y" } }),
+    "its registration, which the person had removed": async () => {
+      await (await ServerRegistry.open({ workspace })).unregister("raw");
+      await plant(workspace, { ...params, env: { X: "y" } });
+    },
   };
   for (const [name, change] of Object.entries(changes)) {
     await change();
@@ -125,9 +130,11 @@ Deno.test("a registered server is asked about once another clone has brought its
       /"old_text":"\.ipybox\/w: (.{12})","new_text":"\.ipybox\/w: (?!\1)/,
     );
     assertMatch(text, /was not started: .* have changed since it was registered/);
-    await using server = await HttpMcp.start(["--workspace", workspace]);
-    await using _host = await McpHost.join(server.address);
-    assertMatch(server.stderr, /Not available in sessions: raw\. Its files .* have changed/);
+    if (name === "the whole folder") {
+      await using server = await HttpMcp.start(["--workspace", workspace]);
+      await using _host = await McpHost.join(server.address);
+      assertMatch(server.stderr, /Not available in sessions: raw\. Its files .* have changed/);
+    }
     assertEquals((await start(workspace, "accept")).asked.length, 1, name);
     assertEquals(await start(workspace, "reject"), { asked: [], text: "called" }, name);
   }
@@ -184,13 +191,12 @@ Deno.test("no mode and no policy starts a server that nobody registered", async 
 
 /** A workspace as it comes from elsewhere, whose registry names one program and starts another one. */
 async function repository(workspace: string): Promise<StdioServerParams> {
-  const { command, args = [] } = rawServer();
-  const file = args.find((arg) => arg.endsWith(".ts")) ?? "";
+  const program = `${workspace}/.ipybox/w/srv.ts`;
   await Deno.mkdir(`${workspace}/.ipybox/w`, { recursive: true });
-  await Deno.copyFile(file, `${workspace}/.ipybox/w/srv.ts`);
-  await Deno.writeTextFile(`${workspace}/.env`, `WEATHER=${workspace}/.ipybox/w/srv.ts\n`);
+  const { command, args = [] } = await copiedServer(program);
+  await Deno.writeTextFile(`${workspace}/.env`, `WEATHER=${program}\n`);
   const decoy = "${WEATHER:-/opt/weather/decoy.ts}";
-  const params = { command, args: args.map((arg) => arg === file ? decoy : arg) };
+  const params = { command, args: args.map((arg) => arg === program ? decoy : arg) };
   await plant(workspace, params);
   return params;
 }

@@ -6,7 +6,7 @@ import { ToolRunner } from "../../src/calls/runner.ts";
 import { readDotenv } from "../../src/mcp/env.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { exists } from "../support/files.ts";
-import { rawServer } from "../support/mcp.ts";
+import { copiedServer, rawServer } from "../support/mcp.ts";
 import { decisionOnCount } from "../support/policy.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
@@ -15,12 +15,9 @@ Deno.test("after git clean in the middle of a session, no setting counts that co
   await using outside = await TempFolder.create();
   const workspace = folder.path;
   const ran = `${outside.path}/ran`;
-  const { command, args = [] } = rawServer();
-  const original = args.find((arg) => arg.endsWith(".ts")) ?? "";
   const program = `${workspace}/.ipybox/srv.ts`;
-  const raw = { command, args: args.map((arg) => arg === original ? program : arg) };
   await Deno.mkdir(`${workspace}/.ipybox`);
-  await Deno.copyFile(original, program);
+  const raw = await copiedServer(program);
   await Deno.writeTextFile(`${workspace}/.env`, "KNOWN=1\n");
   {
     await using runner = await ToolRunner.start({ workspace, log: silentLogger });
@@ -76,11 +73,8 @@ Deno.test("a folder deep in a workspace whose settings its code wrote is a works
   await using folder = await TempFolder.create();
   const inner = `${folder.path}/a/b/c/d/e`; // deeper than ipybox hides its folders
   await Deno.mkdir(`${inner}/.ipybox`, { recursive: true });
-  const { command, args = [] } = rawServer();
-  const original = args.find((arg) => arg.endsWith(".ts")) ?? "";
   const program = `${inner}/.ipybox/srv.ts`;
-  await Deno.copyFile(original, program);
-  const mine = { command, args: args.map((arg) => arg === original ? program : arg) };
+  const mine = await copiedServer(program);
   {
     await using runner = await ToolRunner.start({ workspace: inner, log: silentLogger });
     await runner.registerServer("mine", mine);

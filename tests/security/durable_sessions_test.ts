@@ -12,22 +12,20 @@ import { silentLogger } from "../../src/base/log.ts";
 import { CallJournal } from "../../src/calls/journal.ts";
 import { settledWithin } from "../../src/base/signals.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
-import { endDurable, findSession, folderOf } from "../../src/executor/durable.ts";
+import { findSession, folderOf } from "../../src/executor/durable.ts";
 import {
   endSession,
   type SessionAddress,
   SessionRefusedError,
-  startSupervisor,
   statusOf,
   SupervisedLauncher,
 } from "../../src/place/supervisor.ts";
 import { encodeFrame, type Frame, FrameDecoder, FrameType } from "../../src/link/frame.ts";
-import { namedProgram } from "../../src/process/program.ts";
 import { exists } from "../support/files.ts";
 import { rawServer } from "../support/mcp.ts";
-import { processesWith } from "../support/processes.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { testPython } from "../support/python.ts";
+import { RUN, startListening, SUPERVISOR, withSeconds } from "../support/supervisor.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { until } from "../support/wait.ts";
 
@@ -43,8 +41,14 @@ class Supervised implements AsyncDisposable {
 
   static async start(
     launcher: string,
-    options: { readonly idleMs?: number; readonly maxMs?: number } = {},
+    options: {
+      readonly idleMs?: number;
+      readonly maxMs?: number;
+      /** Shorter waits, by their names in the program. */
+      readonly seconds?: Readonly<Record<string, number>>;
+    } = {},
   ): Promise<Supervised> {
+    const { idleMs = 60_000, maxMs = 60_000, seconds = {} } = options;
     const folder = await TempFolder.create();
     const address = {
       id: "0123456789ab",
@@ -53,19 +57,18 @@ class Supervised implements AsyncDisposable {
     };
     await Deno.mkdir(`${folder.path}/record`);
     await Deno.writeTextFile(`${folder.path}/record/record.json`, "{}");
-    await startSupervisor({
+    const program = `${folder.path}/supervisor.py`;
+    await Deno.writeTextFile(program, withSeconds(SUPERVISOR, seconds));
+    await startListening(RUN, [program], {
       ...address,
-      python: namedProgram(testPython()),
-      hostPrivate: folder.path,
       argv: [testPython(), "-I", "-c", `import os, struct, sys\n${launcher}`],
       cwd: "/",
       env: {},
-      idleMs: 60_000,
-      maxMs: 60_000,
+      idle_seconds: idleMs / 1000,
+      max_seconds: maxMs / 1000,
       locks: [],
       remove: [address.socket, `${folder.path}/made`],
       folder: `${folder.path}/record`,
-      ...options,
     });
     return new Supervised(folder, address);
   }
@@ -365,7 +368,7 @@ for (const [what, python] of Object.entries(FORGED)) {
 }
 
 Deno.test("a host that says nothing does not keep others out", async () => {
-  await using session = await Supervised.start(WAIT);
+  await using session = await Supervised.start(WAIT, { seconds: { HELLO_SECONDS: 1 } });
   const silent = await Promise.all(
     Array.from(
       { length: 8 },
@@ -425,7 +428,7 @@ Deno.test("a session whose host goes before it is ready ends", async () => {
 });
 
 Deno.test("a session whose record was removed ends itself", async () => {
-  await using session = await Supervised.start(WAIT);
+  await using session = await Supervised.start(WAIT, { seconds: { LOOK_SECONDS: 1 } });
   await Deno.remove(`${session.folder.path}/record`, { recursive: true });
   await untilGone(session.address.socket);
 });
@@ -583,23 +586,4 @@ for name in "early", "late":
 `);
   assertMatch(text ?? "", /^early 1$/m);
   assertMatch(text ?? "", /^late .*was not started: .* its sandbox settings, have changed since/m);
-});
-
-Deno.test("a session that does not answer is not forgotten", async () => {
-  await using session = await TestExecutor.start({ durable: { idleMs: 60_000 } });
-  const { executor } = session;
-  const id = executor.sessionId ?? "";
-  const { socket } = await findSession(id);
-  await executor.detach();
-  const [supervisor = 0] = await processesWith(socket.replace("/socket", "/supervisor.py"));
-  Deno.kill(supervisor, "SIGSTOP");
-  try {
-    await assertRejects(() => endDurable(id), SessionRefusedError, "has not answered");
-  } finally {
-    Deno.kill(supervisor, "SIGCONT");
-  }
-  assertEquals((await findSession(id)).id, id);
-  await Deno.writeTextFile(`${folderOf(id)}/record.json`, "{");
-  await endDurable(id); // nothing can be asked, but the supervisor notices
-  await untilGone(socket.replace("/host/socket", ""));
 });

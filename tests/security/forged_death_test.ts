@@ -21,31 +21,25 @@ def forge(state):
 `;
 const IS_THERE = `import os; print(os.path.exists("/proc/" + open("old").read()))`;
 
-for (const spareKernel of [true, false]) {
+for (const [state, spareKernel] of [["dead", true], ["restarting", false]] as const) {
   const how = spareKernel ? "with a spare kernel" : "without a spare kernel";
 
-  for (const state of ["dead", "restarting"]) {
-    Deno.test(`a kernel whose code says that it is ${state} ends, ${how}`, async () => {
-      await using test = await TestExecutor.start({ spareKernel });
-      const { executor } = test;
-      for (const waits of [0, 2]) { // one that lives for less than a second is replaced later
-        const attack = executor.execute(
-          `${FORGE}\ntime.sleep(${waits})\nforge("${state}")\ntime.sleep(60)`,
-        );
-        const error = await rejection(attack);
-        assertInstanceOf(error, KernelDiedError);
-        assertMatch(error.message, /it was reported dead, but was still running/);
-        assertEquals([error.signal, error.exitCode], [null, null]);
-        assertEquals((await executor.execute(IS_THERE)).text?.trim(), "False");
+  Deno.test(`a kernel whose code says that it is ${state} ends, ${how}`, async () => {
+    await using test = await TestExecutor.start({ spareKernel });
+    const { executor } = test;
+    for (const waits of [0, 2]) { // one that lives for less than a second is replaced later
+      const attack = `${FORGE}\ntime.sleep(${waits})\nforge("${state}")\ntime.sleep(60)`;
+      const error = await rejection(executor.execute(attack));
+      assertInstanceOf(error, KernelDiedError);
+      assertMatch(error.message, /it was reported dead, but was still running/);
+      assertEquals([error.signal, error.exitCode], [null, null]);
+      assertEquals((await executor.execute(IS_THERE)).text?.trim(), "False");
 
-        await rejection(
-          executor.execute(`${FORGE}\ntime.sleep(${waits})\nforge("${state}")\ntime.sleep(60)`),
-        );
-        await executor.reset();
-        assertEquals((await executor.execute(IS_THERE)).text?.trim(), "False");
-      }
-    });
-  }
+      await rejection(executor.execute(attack));
+      await executor.reset();
+      assertEquals((await executor.execute(IS_THERE)).text?.trim(), "False");
+    }
+  });
 }
 
 Deno.test("a kernel that says that it is dead, and then dies, leaves no process behind", async () => {

@@ -193,7 +193,53 @@ results["door"] = DOOR
     assert(open.length < 20, `Whose ports are these? ${ports}`);
   });
 
-  await doorAttacks(siege, step);
+  await step("cannot approve its own call", async () => {
+    const before = await siege.calls();
+    let asked = 0;
+    const code = `
+results = {}
+body = {"server": "raw", "tool": "count", "arguments": {}}
+answers = []
+def wait_for_it():
+    try:
+        # Longer than the server may take to start: who hangs up takes his call back.
+        answers.append(call("run", body, wait=60))
+    except Exception as error:
+        answers.append(repr(error))
+threading.Thread(target=wait_for_it, daemon=True).start()
+attempt("as tool", lambda: call("approve", {"kind": "tool", "arguments": {}}))
+attempt("for another", lambda: call("approve",
+    {"kind": "shell", "arguments": {"cmd": "true"}, "server": "raw", "tool": "count"}))
+attempt("approved", lambda: call("run", {**body, "approved": True}))
+attempt("policy", lambda: call("run", {**body, "approval": "allow"}))
+attempt("remembered", lambda: call("run", {**body, "remember": {"scope": "always", "match": "tool"}}))
+attempt("remembered shell", lambda: call("approve", {"kind": "shell",
+    "arguments": {"cmd": "true"}, "remember": {"scope": "always", "match": "tool"}}))
+attempt("as its own source", lambda: call("run", {**body, "source": {"line": 1, "text": "harmless()"}}))
+attempt("approved in the first line", lambda: call("run", body, approved=True))
+for port in open_ports():
+    attempt(f"{port}", lambda: ask(port, "GET", "/approval", wait=0.3, headers={
+            "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+            "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+            "Sec-WebSocket-Protocol": "ipybox.approval.v1",
+        })[0])
+while not os.path.exists("asked") and not answers:
+    time.sleep(0.01)
+results["answers"] = repr(answers)
+`;
+    const outcomes = await attack(executor, code, () => {
+      asked++;
+      Deno.writeTextFileSync(`${workspace}/asked`, "");
+    });
+    assertEquals(outcomes.answers, "[]"); // the call still waited for the application
+    assertEquals(asked, 1);
+    const names = ["as tool", "for another", "approved", "policy", "remembered", "remembered shell"]
+      .concat("as its own source", "approved in the first line");
+    for (const name of names) assertMatch(outcomes[name] ?? "", /^'refused: /, name);
+    assertEquals(Object.values(outcomes).filter((outcome) => outcome === "101"), []);
+    assertEquals(await siege.calls(), before);
+    assertEquals(await Deno.lstat(`${workspace}/evil`).catch(() => undefined), undefined);
+  });
 
   await step("cannot make the host write through a link, or follow one", async () => {
     const { result } = await follow(
@@ -231,8 +277,6 @@ Deno.test("hostile code without the sandbox still gets no approval and no token"
   await using siege = await Siege.begin(false);
   const { executor } = siege;
   const step = stepsOf(t);
-
-  await doorAttacks(siege, step);
 
   await step("finds the application's door, but not its token", async () => {
     const { port, token } = executor.applicationDoor;
@@ -320,130 +364,6 @@ os.symlink("${home.path}", ".ipybox")
   assertEquals(await filesBelow(home.path), new Map());
   assertEquals(executor.servers, []);
 });
-
-/** What code can try at the door that it has been given. */
-async function doorAttacks(
-  siege: Siege,
-  step: (name: string, show: () => Promise<void>) => Promise<void>,
-): Promise<void> {
-  const { executor, workspace } = siege;
-
-  await step("cannot have a command of its choice run", async () => {
-    const mark = `${siege.home}/started`;
-    const params = JSON.stringify({ command: "touch", args: [mark] });
-    const outcomes = await attack(
-      executor,
-      `
-results = {}
-params = ${params}
-attempt("params", lambda: call("run", {"server": "raw", "tool": "count",
-    "arguments": {}, "server_params": params}))
-attempt("reference", lambda: call("run", {"server_name": "evil", "tool_name": "t",
-    "tool_args": {}, "server_params": params}))
-attempt("params as server", lambda: call("run", {"server": params, "tool": "t", "arguments": {}}))
-for name in ("register", "servers/evil", "reset", "approval"):
-    attempt(name, lambda: call(name, params))
-attempt("HTTP", lambda: ask(DOOR, "POST", "/reset", {})[0])
-`,
-    );
-    assertEquals(outcomes.HTTP, "BadStatusLine");
-    delete outcomes.HTTP;
-    assertEquals(Object.keys(outcomes).length, 7);
-    for (const [name, outcome] of Object.entries(outcomes)) {
-      assertMatch(outcome, /^'refused: /, name);
-    }
-    assertEquals(await Deno.lstat(mark).catch(() => undefined), undefined);
-    assertEquals(executor.servers, ["raw"]);
-  });
-
-  await step("cannot call servers that are not registered", async () => {
-    const names = ["evil", "../raw", "", "RAW", "raw\\0", "__proto__", "constructor", "ipybox"];
-    const outcomes = await attack(
-      executor,
-      `
-results = {}
-for name in ${JSON.stringify(names)}:
-    body = {"server": name, "tool": "count", "arguments": {}}
-    attempt("server " + name, lambda: call("run", body))
-`,
-    );
-    assertEquals(Object.keys(outcomes).length, names.length);
-    for (const [name, outcome] of Object.entries(outcomes)) {
-      assertEquals(outcome, "'unknown_server'", name);
-    }
-  });
-
-  await step("cannot come in without its token, or as a web page", async () => {
-    const outcomes = await attack(
-      executor,
-      `
-results = {}
-body = {"server": "unknown", "tool": "count", "arguments": {}}
-page = b"POST / HTTP/1.1\\r\\nHost: 127.0.0.1\\r\\n\\r\\n" + request(json.dumps(body))
-attempt("no token", lambda: call("run", body, token=""))
-attempt("wrong token", lambda: call("run", body, token="0" * 64))
-attempt("no text as token", lambda: call("run", body, token=[TOKEN]))
-attempt("page", lambda: outcome(send(DOOR, page)))
-attempt("itself", lambda: call("run", body))
-`,
-    );
-    assertEquals(outcomes, {
-      "no token": "'refused: Wrong token'",
-      "wrong token": "'refused: Wrong token'",
-      "no text as token": "'refused: This is not a tool call'",
-      page: "'refused: This is not a tool call'",
-      itself: "'unknown_server'",
-    });
-  });
-
-  await step("cannot approve its own call", async () => {
-    const before = await siege.calls();
-    let asked = 0;
-    const code = `
-results = {}
-body = {"server": "raw", "tool": "count", "arguments": {}}
-answers = []
-def wait_for_it():
-    try:
-        # Longer than the server may take to start: who hangs up takes his call back.
-        answers.append(call("run", body, wait=60))
-    except Exception as error:
-        answers.append(repr(error))
-threading.Thread(target=wait_for_it, daemon=True).start()
-attempt("as tool", lambda: call("approve", {"kind": "tool", "arguments": {}}))
-attempt("for another", lambda: call("approve",
-    {"kind": "shell", "arguments": {"cmd": "true"}, "server": "raw", "tool": "count"}))
-attempt("approved", lambda: call("run", {**body, "approved": True}))
-attempt("policy", lambda: call("run", {**body, "approval": "allow"}))
-attempt("remembered", lambda: call("run", {**body, "remember": {"scope": "always", "match": "tool"}}))
-attempt("remembered shell", lambda: call("approve", {"kind": "shell",
-    "arguments": {"cmd": "true"}, "remember": {"scope": "always", "match": "tool"}}))
-attempt("as its own source", lambda: call("run", {**body, "source": {"line": 1, "text": "harmless()"}}))
-attempt("approved in the first line", lambda: call("run", body, approved=True))
-for port in ${siege.sandbox ? "open_ports()" : "[DOOR]"}:
-    attempt(f"{port}", lambda: ask(port, "GET", "/approval", wait=0.3, headers={
-            "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
-            "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
-            "Sec-WebSocket-Protocol": "ipybox.approval.v1",
-        })[0])
-while not os.path.exists("asked") and not answers:
-    time.sleep(0.01)
-results["answers"] = repr(answers)
-`;
-    const outcomes = await attack(executor, code, () => {
-      asked++;
-      Deno.writeTextFileSync(`${workspace}/asked`, "");
-    });
-    assertEquals(outcomes.answers, "[]"); // the call still waited for the application
-    assertEquals(asked, 1);
-    const names = ["as tool", "for another", "approved", "policy", "remembered", "remembered shell"]
-      .concat("as its own source", "approved in the first line");
-    for (const name of names) assertMatch(outcomes[name] ?? "", /^'refused: /, name);
-    assertEquals(Object.values(outcomes).filter((outcome) => outcome === "101"), []);
-    assertEquals(await siege.calls(), before);
-    assertEquals(await Deno.lstat(`${workspace}/evil`).catch(() => undefined), undefined);
-  });
-}
 
 Deno.test("secrets deep in the workspace stay where they are, and out of sight, however code digs", async () => {
   await using workspace = await TempFolder.create();

@@ -3,7 +3,6 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { z } from "zod";
 import { INITIALIZE } from "../support/initialize.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
-import { until } from "../support/wait.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const ALICE = "alice-alice-alice-alice";
@@ -54,38 +53,6 @@ Deno.test("clients that leave in the middle of a body fill no log", async () => 
   await alice.execute("1");
 
   assertEquals(server.stderr.match(/error: /g), null);
-});
-
-/** Makes a picture that takes long to scale down: `png(side)`. */
-const PNG = `
-import struct, zlib
-from IPython.display import Image, display
-def png(side, dot=1):
-    rows = bytes([0] + [dot] * 3 * side) * side
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0))
-    body = chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
-    return Image(data=b"\\x89PNG\\r\\n\\x1a\\n" + head + body)
-`;
-
-Deno.test("the pictures of a cell are made fit once, however often it is waited for", async () => {
-  await using parts = new AsyncDisposableStack();
-  const { address: { url } } = await serve(parts);
-  const alice = await RawClient.open(url);
-  const ask = async (name: string, args: object) =>
-    JSON.stringify(await alice.ask(request(0, "tools/call", { name, arguments: args })));
-  const code = `${PNG}display(png(1600)); import time; time.sleep(2)`;
-  const cell = /Cell (\w+) still/.exec(await ask(CELL, { code, wait_seconds: 1 }))?.[1];
-  let first = "";
-  await until(async () => {
-    first = await ask("wait_for_cell", { cell });
-    return first.includes('"image"');
-  });
-  await alice.execute(`import glob
-for path in glob.glob("images/*.png"): open(path, "wb").write(png(1600, 200).data)`);
-
-  assertEquals(await ask("wait_for_cell", { cell }) === first, true);
 });
 
 /** A server for two owners. */

@@ -1,17 +1,9 @@
-/** What is kept from other kernels, other users of the machine, and from whoever looks for tokens. */
+/** What is kept from other kernels, and from code that looks for tokens. */
 import { assertEquals, assertMatch } from "@std/assert";
-import { ToolServer } from "../../src/calls/tool_server.ts";
-import { silentLogger } from "../../src/base/log.ts";
-import { follow, TestExecutor } from "../support/executor.ts";
-import { rawServer } from "../support/mcp.ts";
-import { testIf } from "../support/skip.ts";
+import { follow } from "../support/executor.ts";
 import { stepsOf } from "../support/steps.ts";
-import { callDoor } from "../support/door.ts";
-import { TempFolder } from "../support/temp_folder.ts";
-import { attack, DENIED, Siege, TOOLS } from "./siege.ts";
+import { attack, DENIED, Siege } from "./siege.ts";
 import { stateOf } from "../support/workspace_state.ts";
-
-const linux = Deno.build.os === "linux";
 
 Deno.test("A24: code in one kernel gets nowhere in another one", async (t) => {
   await using mine = await Siege.begin(true);
@@ -67,20 +59,6 @@ attempt("application", lambda: ask(${port}, "GET", "/servers", token="${token}",
   });
 });
 
-Deno.test("A24: the token of one kernel opens no other one's door", async () => {
-  await using one = await ToolServer.start({ servers: { raw: rawServer() }, log: silentLogger });
-  await using other = await ToolServer.start({ servers: { raw: rawServer() }, log: silentLogger });
-  for (const { token } of [one.kernelDoor, one.applicationDoor]) {
-    const response = await fetch(new URL("/status", other.applicationDoor.url), {
-      headers: { authorization: `Bearer ${token}` },
-    });
-    await response.text();
-    assertEquals(response.status, 401);
-    const answer = await callDoor(other.kernelDoor, "run", "{}", { token });
-    assertEquals(answer, { refused: "Wrong token" });
-  }
-});
-
 Deno.test("A7: no file that code in the sandbox can read has a token of the host", async () => {
   const begun = Date.now() / 1000 - 1;
   await using siege = await Siege.begin(true);
@@ -123,60 +101,3 @@ results["application's token"] = repr("${digest}" in hashes)
     "application's token": "False",
   });
 });
-
-testIf(
-  linux && Deno.uid() === 0,
-  "only root can become another user",
-  {
-    name:
-      "A11: another user of the machine reaches no door without a token, and no file of the state",
-    fn: async () => {
-      await using workspace = await TempFolder.create();
-      await Deno.chmod(workspace.path, 0o755);
-      await using started = await TestExecutor.start({
-        workspace: workspace.path,
-        sandbox: false,
-        servers: { raw: rawServer() },
-      });
-      const { executor } = started;
-      const doors = await attack(
-        executor,
-        `${TOOLS}\nresults["door"] = DOOR\ncall("run", {"server": "raw", "tool": "count", "arguments": {}})`,
-        (request) => request.reject(),
-      );
-      const { port } = executor.applicationDoor;
-      const script = `
-import encodings.idna, http.client, os, socket  # all that is needed: this user may not see the files
-os.setgroups([])
-os.setgid(65534)
-os.setuid(65534)
-for call in ("run", "catalog", "approve"):
-    with socket.create_connection(("127.0.0.1", ${doors.door})) as connection:
-        connection.sendall(b'{"token":"","call":"%s","size":0}\\n' % call.encode())
-        print(connection.recv(1000).decode().strip())
-for path in ("run", "approval", "servers", "status"):
-    connection = http.client.HTTPConnection("127.0.0.1", ${port})
-    connection.request("GET", "/" + path)
-    print(connection.getresponse().status)
-    connection.close()
-for name in (".ipybox/mcp.json", ".ipybox/new"):
-    for mode in ("r", "a"):
-        try:
-            open("${workspace.path}/" + name, mode).close()
-            print("opened", name)
-        except PermissionError:
-            print("refused")
-`;
-      const other = await new Deno.Command("python3", {
-        args: ["-I", "-c", script],
-        cwd: "/",
-        stderr: "inherit",
-      }).output();
-      assertEquals(new TextDecoder().decode(other.stdout).trim().split("\n"), [
-        ...Array(3).fill('{"refused":"Wrong token"}'),
-        ...Array(4).fill("401"),
-        ...Array(4).fill("refused"),
-      ]);
-    },
-  },
-);

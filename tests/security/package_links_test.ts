@@ -60,10 +60,9 @@ for path in json.loads(sys.argv[1]):
     writable: packages.writable,
     readable: [python.prefix, python.basePrefix],
     hostPrivate,
-    hosts: [],
   }, { log: silentLogger, signal: new AbortController().signal });
   const { stdout, stderr } = await new Deno.Command(program.command, {
-    args: program.args,
+    args: [...program.args],
     env: program.env,
     clearEnv: true,
     cwd: session,

@@ -18,19 +18,11 @@ import { attack } from "../support/attacker.ts";
 import { TestExecutor } from "../support/executor.ts";
 import type { OwnRegisterOptions } from "../../src/executor/options.ts";
 import { ipybox } from "../support/cli.ts";
-import { rawServer } from "../support/mcp.ts";
+import { copiedServer, rawServer } from "../support/mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const log = silentLogger;
-
-/** A server whose program is in a workspace. */
-async function serverIn(workspace: string, name: string): Promise<StdioServerParams> {
-  const { command, args = [] } = rawServer();
-  const original = args.find((arg) => arg.endsWith(".ts")) ?? "";
-  await Deno.copyFile(original, `${workspace}/${name}`);
-  return { command, args: args.map((arg) => arg === original ? `${workspace}/${name}` : arg) };
-}
 
 /** Calls a server, and gives what was asked about its start. */
 async function call(runner: ToolRunner): Promise<{ asked: string[]; end: string }> {
@@ -48,7 +40,7 @@ Deno.test("a server whose program code could change is named, and asked about on
   await using folder = await TempFolder.create();
   await using outside = await TempFolder.create();
   const workspace = folder.path;
-  const params = await serverIn(workspace, "server.ts");
+  const params = await copiedServer(`${workspace}/server.ts`);
   const line = [params.command, ...params.args ?? []];
   const registered = await ipybox(["register", "raw", "--", ...line], { cwd: workspace });
   assertEquals(registered.code, 0, registered.stderr);
@@ -76,7 +68,7 @@ Deno.test("a server whose program changes while the person is asked is asked abo
   await using folder = await TempFolder.create();
   await using outside = await TempFolder.create();
   const workspace = folder.path;
-  const raw = await serverIn(workspace, "server.ts");
+  const raw = await copiedServer(`${workspace}/server.ts`);
   const [program, ran] = [`${workspace}/server.ts`, `${outside.path}/ran`];
   await using runner = await ToolRunner.start({ workspace, log });
   await runner.registerServer("raw", raw);
@@ -97,7 +89,7 @@ Deno.test("a server whose program changes while the person is asked is asked abo
 Deno.test("a server's file that code exchanges with a pipe is not waited for", async () => {
   await using folder = await TempFolder.create();
   const workspace = folder.path;
-  const raw = await serverIn(workspace, "server.ts");
+  const raw = await copiedServer(`${workspace}/server.ts`);
   const exchange = `
 import ctypes, os, sys
 os.chdir(sys.argv[1])
@@ -116,7 +108,7 @@ while True:
 Deno.test("a server of the application is asked about once code has changed its program", async () => {
   await using folder = await TempFolder.create();
   const workspace = folder.path;
-  const raw = await serverIn(workspace, "server.ts");
+  const raw = await copiedServer(`${workspace}/server.ts`);
   await using runner = await ToolRunner.start({ workspace, servers: { raw }, log });
   assertEquals(await call(runner), { asked: [], end: "called" });
   await Deno.writeTextFile(`${workspace}/server.ts`, "\n", { append: true });

@@ -188,66 +188,6 @@ async function hostNamespaces(): Promise<Record<string, string>> {
   return Object.fromEntries(kinds.map((kind, i) => [kind, links[i] ?? ""]));
 }
 
-Deno.test("what Python programs do to work in parallel still works", async () => {
-  await using test = await TestExecutor.start();
-  const { text } = await test.executor.execute(`
-import asyncio, concurrent.futures, multiprocessing, os, pty, subprocess, threading
-from multiprocessing import shared_memory
-
-def double(number):
-    return 2 * number
-
-fork = multiprocessing.get_context("fork")
-with fork.Pool(2) as pool:
-    print(pool.map(double, [1, 2]))
-with concurrent.futures.ProcessPoolExecutor(2, mp_context=fork) as pool:
-    print(list(pool.map(double, [3])))
-semaphore, lock, queue = fork.Semaphore(1), fork.Lock(), fork.Queue()
-def child():
-    with semaphore, lock:
-        queue.put("from a child")
-process = fork.Process(target=child)
-process.start()
-print(queue.get())
-process.join()
-memory = shared_memory.SharedMemory(create=True, size=1 << 20)
-memory.buf[0] = 7
-memory.close()
-memory.unlink()
-thread = threading.Thread(target=print, args=("a thread",))
-thread.start()
-thread.join()
-async def run():
-    process = await asyncio.create_subprocess_exec("echo", "a program", stdout=subprocess.PIPE)
-    return (await process.communicate())[0].decode().strip()
-print(await run())
-parent, terminal = pty.openpty()
-os.write(terminal, b"a terminal")
-print(os.read(parent, 99).decode())
-print(os.cpu_count() > 0, os.path.exists("/proc/meminfo"))
-import logging
-logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # a slow machine makes it talk
-import matplotlib.pyplot as plot
-import numpy
-print(int(numpy.linalg.det(numpy.eye(300))))
-plot.plot([1, 2])
-plot.savefig("figure.png")
-plot.close()
-print(os.path.getsize("figure.png") > 0)
-`);
-  assertEquals(text?.trim().split("\n"), [
-    "[2, 4]",
-    "[6]",
-    "from a child",
-    "a thread",
-    "a program",
-    "a terminal",
-    "True True",
-    "1",
-    "True",
-  ]);
-});
-
 Deno.test("a folder above what is protected stays where it is, and others can move", async () => {
   await using workspace = await TempFolder.create();
   const path = await Deno.realPath(workspace.path);

@@ -62,11 +62,6 @@ Deno.test("an interpreter that a link in the workspace leads to is not started",
     await refused(() => findPython({ python, workspace }));
     await refused(() => CodeExecutor.start({ python, workspace, log }));
     await refused(() => KernelGateway.start({ python, workspace }));
-    const { code, stderr } = await ipybox(["run", "-c", "1", "--python", python], {
-      cwd: workspace,
-    });
-    assert(code !== 0);
-    assertStringIncludes(stderr, reason);
   }
   // Without a link, it is tried in the sandbox, where it is no Python.
   const python = `${workspace}/tools/bin/python`;
@@ -383,10 +378,9 @@ except Exception as error:
     await plant(folder.path, rawServer("normal", journal));
     const policy = '{"rules": [{"effect": "allow"}]}';
     await writeAcceptedPolicy(folder.path, policy);
-    for (const code of [list, call]) {
-      const { stdout } = await ipybox(["run", "--workspace", folder.path, "-c", code]);
-      assertMatch(stdout, /has not registered it.*ipybox trust/);
-    }
+    const code = `${list}\n${call}`;
+    const { stdout } = await ipybox(["run", "--workspace", folder.path, "-c", code]);
+    assertMatch(stdout, /(has not registered it.*ipybox trust[^]*){2}/);
     assertEquals(await started(), false);
   });
 
@@ -417,52 +411,6 @@ except Exception as error:
     assertEquals(await started(), false);
     assertMatch(server.stderr, /you have not registered them: raw/);
   });
-
-  await t.step("but once it was accepted, until it changes", async () => {
-    await using folder = await TempFolder.create();
-    await plant(folder.path, rawServer("normal", journal));
-    const asked: string[] = [];
-    const run = async () => {
-      asked.length = 0;
-      await using test = await TestExecutor.start({ workspace: folder.path });
-      const { result } = await follow(test.executor, call, (request) => {
-        asked.push(request.toolName);
-        return request.accept();
-      });
-      assertStringIncludes(result?.text ?? "", "called");
-    };
-    await run();
-    assertEquals(asked, ["start_mcp_server", "count"]);
-    await run();
-    assertEquals(asked, ["count"]);
-    await plant(folder.path, rawServer("normal", `${journal}2`));
-    await run();
-    assertEquals(asked, ["start_mcp_server", "count"]);
-    // What was removed is no longer the person's.
-    const registry = await ServerRegistry.open({ workspace: folder.path });
-    await registry.unregister("raw");
-    await plant(folder.path, rawServer("normal", `${journal}2`));
-    await run();
-    assertEquals(asked, ["start_mcp_server", "count"]);
-  });
-
-  await t.step(
-    "and what somebody registered, or the application names, is not asked about",
-    async () => {
-      await using folder = await TempFolder.create();
-      await (await ServerRegistry.open({ workspace: folder.path })).register("raw", rawServer());
-      await using other = await TempFolder.create();
-      const given = { workspace: other.path, servers: { raw: rawServer() } };
-      for (const options of [{ workspace: folder.path }, given]) {
-        await using test = await TestExecutor.start(options);
-        assertStringIncludes((await test.executor.execute(call)).text ?? "", "called");
-      }
-      await plant(other.path, rawServer()); // no mode is a person's decision
-      await using allowed = await TestExecutor.start({ workspace: other.path, approval: "allow" });
-      const { text } = await allowed.executor.execute(call);
-      assertStringIncludes(text ?? "", "was not started");
-    },
-  );
 });
 
 /** A program that leaves a mark where it is started. */

@@ -35,17 +35,19 @@ export class TestKernel implements AsyncDisposable {
     this.#own = gateway;
   }
 
+  /** Starts a gateway and a kernel, with no spare one unless that is asked for. */
   static async start(
     options: Partial<KernelClientOptions> & {
       kernelEnv?: Record<string, string>;
       spareKernel?: boolean;
     } = {},
   ): Promise<TestKernel> {
-    const { kernelEnv = {}, ...clientOptions } = options;
+    const { kernelEnv = {}, ...given } = options;
     await using stack = new AsyncDisposableStack();
     const own = stack.use(await TestGateway.start(kernelEnv));
     const imagesDir = join(own.workspace, "images");
-    const client = await KernelClient.start({ gateway: own.gateway, imagesDir, ...clientOptions });
+    const defaults = { gateway: own.gateway, imagesDir, spareKernel: false };
+    const client = await KernelClient.start({ ...defaults, ...given });
     stack.move();
     return new TestKernel(own, client);
   }

@@ -23,6 +23,14 @@ export function rawServer(mode = "normal", journal?: string): StdioServerParams 
   };
 }
 
+/** The same server, whose program is copied to a path. */
+export async function copiedServer(program: string): Promise<StdioServerParams> {
+  const { command, args = [] } = rawServer();
+  const original = args.find((arg) => arg.endsWith(".ts")) ?? "";
+  await Deno.copyFile(original, program);
+  return { command, args: args.map((arg) => arg === original ? program : arg) };
+}
+
 /** A fixture on the SDK, which needs the project's import map. */
 export function fixtureServer(file: string): StdioServerParams {
   const path = `${root}tests/fixtures/mcp/${file}`;
