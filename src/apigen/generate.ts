@@ -5,7 +5,7 @@
  */
 import { assetTree } from "../assets/mod.ts";
 import { ConfigError, McpLoginRequiredError, ToolCallError } from "../base/errors.ts";
-import type { ConnectOptions } from "../mcp/connect.ts";
+import type { ConnectOptions, SessionConnectOptions } from "../mcp/connect.ts";
 import type { McpConnection, ServerDescription } from "../mcp/connection.ts";
 import { shellWord } from "../base/shell_word.ts";
 import { checkServerName, type ServerParams } from "../mcp/params.ts";
@@ -299,11 +299,6 @@ function toolsIn(files: Files): PackageTool[] {
 
 /** Options of {@linkcode generateMcpSources}. */
 export interface GenerateMcpSourcesOptions extends ConnectOptions {
-  /**
-   * The sandbox settings files in the workspace that executed code cannot change. Other settings files
-   * there are refused; without this list, all are accepted.
-   */
-  settingsFiles?: readonly string[];
   /** Cancels the generation. */
   signal?: AbortSignal;
   /** The folder with the packages of all servers, usually `mcptools` in the workspace. */
@@ -314,6 +309,10 @@ export interface GenerateMcpSourcesOptions extends ConnectOptions {
    */
   beforeWrite?: () => Promise<() => Promise<void>>;
 }
+
+/** Those, and what ipybox itself adds. */
+export interface OwnGenerateOptions
+  extends GenerateMcpSourcesOptions, Pick<SessionConnectOptions, "settings"> {}
 
 /** How long a server's list must stay unchanged: some servers add tools after the handshake. */
 const SETTLE_MS = 300;
@@ -349,7 +348,8 @@ export async function generateMcpSources(
   checkServerName(serverName);
   const connect = async () => {
     const { connectMcp } = await import("../mcp/connect.ts"); // large, and not needed to import this
-    return await connectMcp(serverName, params, options);
+    const own: OwnGenerateOptions = options;
+    return await connectMcp(serverName, params, own);
   };
   const { tools, connection } = await generateConnected(serverName, params, {
     ...options,

@@ -22,12 +22,12 @@ import { type ExactObject, isExactObject, sealObject, toExact } from "../json/ex
 import type { ConnectOptions } from "../mcp/connect.ts";
 import type { McpConnection, ServerDescription } from "../mcp/connection.ts";
 import type { CallToolOptions } from "../mcp/hooks.ts";
-import { presentSettings } from "../mcp/launch.ts";
 import { type ServerParams, type VariableLookup, variableLookup } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import { ToolChanges } from "../servers/changes.ts";
 import { callEvents, ServerEvents, serverHooks } from "../servers/events.ts";
 import { StartApproval } from "../servers/start_approval.ts";
+import type { StartEvidence } from "../servers/start_evidence.ts";
 import { McpPool } from "../servers/pool.ts";
 import { ResultShapes } from "../servers/shapes.ts";
 import { ServerRegistry } from "../servers/registry.ts";
@@ -64,12 +64,6 @@ export class ToolRunner implements AsyncDisposable {
    */
   readonly variables: VariableLookup | undefined;
 
-  /**
-   * The workspace's sandbox settings files for registered servers that existed at the start. Executed
-   * code cannot change them; newer files are refused.
-   */
-  readonly settingsFiles: readonly string[];
-
   /** @internal Counts the calls that wait for the start of their server. */
   readonly starting: Waiting;
 
@@ -90,7 +84,6 @@ export class ToolRunner implements AsyncDisposable {
     const { workspace, log, approvalTimeoutMs: timeoutMs } = options;
     this.registry = registry;
     this.variables = options.variables;
-    this.settingsFiles = options.settingsFiles;
     const policy = approvalPolicy(options.approval ?? {});
     this.channel = new ApprovalChannel({ timeoutMs, log });
     this.elicitations = new ElicitationChannel({ timeoutMs, log });
@@ -132,7 +125,7 @@ export class ToolRunner implements AsyncDisposable {
       registry,
       approveStart: (serverName, params, signal) =>
         this.#starts.approveStart(serverName, params, signal),
-      isAdmitted: (serverName, params) => this.#starts.isAdmitted(serverName, params),
+      unaskedStart: (serverName, params) => this.#starts.unasked(serverName, params),
       hooks: (serverName) => serverHooks(serverName, hooked),
     });
     this.starting = this.#pool.starting;
@@ -172,8 +165,6 @@ export class ToolRunner implements AsyncDisposable {
       log,
       variables: own.variables ??
         (trust === "all" ? await variableLookup(workspace, { trust, log }) : undefined),
-      settingsFiles: own.settingsFiles ??
-        (workspace === undefined ? [] : await presentSettings(registry.entries, workspace)),
     };
     const runner = new ToolRunner(registry, await openConsents(settled), settled);
     await runner.#starts.rememberGiven();
@@ -338,18 +329,31 @@ export class ToolRunner implements AsyncDisposable {
    * @throws {ConfigError} The parameters are invalid, or the file is not a registry.
    */
   async registerServer(serverName: string, params: ServerParams): Promise<() => Promise<void>> {
+    return await this.registerStarted(serverName, params, await this.evidence(serverName, params));
+  }
+
+  /** @internal Registers a server that was started with this. */
+  async registerStarted(
+    serverName: string,
+    params: ServerParams,
+    run: StartEvidence,
+  ): Promise<() => Promise<void>> {
     this.#changes.forget(serverName);
-    const run = await this.#starts.evidence(serverName, params, true);
     return await this.registry.register(serverName, params, run);
+  }
+
+  /** @internal What a server that is about to be registered runs. */
+  async evidence(serverName: string, params: ServerParams): Promise<StartEvidence> {
+    return await this.#starts.evidence(serverName, params, true);
   }
 
   /** @internal Starts or reaches a server that is about to be registered. */
   async connect(
     serverName: string,
     params: ServerParams,
-    signal: AbortSignal,
+    options: Pick<StartEvidence, "settingsFile"> & { readonly signal: AbortSignal },
   ): Promise<McpConnection> {
-    return await this.#pool.connect(serverName, params, signal);
+    return await this.#pool.connect(serverName, params, options);
   }
 
   /** @internal Whether the calls of a server that was registered now use this connection. */
@@ -409,10 +413,9 @@ export class ToolRunner implements AsyncDisposable {
   }
 }
 
-/** The options with what lay in the workspace before any code ran. */
+/** The options with their defaults. */
 interface SettledOptions extends OwnRunnerOptions {
   log: Logger;
-  settingsFiles: readonly string[];
 }
 
 async function openConsents(
@@ -447,7 +450,4 @@ export interface ToolRunnerOptions extends
   > {}
 
 /** Options that an executor adds. */
-export interface OwnRunnerOptions extends ToolRunnerOptions, Pick<OwnOptions, "parentWorkspace"> {
-  /** The settings files that already running code cannot write to; by default those that exist now. */
-  settingsFiles?: readonly string[];
-}
+export interface OwnRunnerOptions extends ToolRunnerOptions, Pick<OwnOptions, "parentWorkspace"> {}

@@ -11,9 +11,9 @@ import type { PolicyRules } from "../approval/rules/rules.ts";
 import { bindsWorkspace, parsePlacement, type Placement } from "../place/placement.ts";
 import type { ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
-import { requireOwnProgram } from "../sandbox/workspace.ts";
+import { useNamedFile } from "../sandbox/named_file.ts";
 import { type CommandIo, type OptionSpec, type ParsedArgs, UsageError } from "./command.ts";
-import { readUserFile, WORKSPACE } from "./shared.ts";
+import { WORKSPACE } from "./shared.ts";
 import { IMAGES } from "./terminal/pictures.ts";
 
 /** `--approve MODE`, an option of every command that makes tool calls. */
@@ -196,8 +196,8 @@ export async function placementOf(
   if (where === undefined) return undefined;
   refuseLocal(parsed);
   return parsed.given("http")
-    ? await sharedPlacement(where, workspace)
-    : await readPlacement(where, workspace);
+    ? await sharedPlacement(where, workspace, parsed)
+    : await readPlacement(where, workspace, parsed);
 }
 
 export async function tokenPlacement(
@@ -206,7 +206,11 @@ export async function tokenPlacement(
   { workspace, folder }: { readonly workspace: string; readonly folder: string },
 ): Promise<Placement> {
   refuseLocal(parsed);
-  return await sharedPlacement(/[./]/.test(where) ? resolve(folder, where) : where, workspace);
+  return await sharedPlacement(
+    /[./]/.test(where) ? resolve(folder, where) : where,
+    workspace,
+    parsed,
+  );
 }
 
 function refuseLocal(parsed: ParsedArgs): void {
@@ -215,8 +219,12 @@ function refuseLocal(parsed: ParsedArgs): void {
   throw new UsageError(`Options --placement and --${here} cannot be combined`);
 }
 
-async function sharedPlacement(where: string, workspace: string): Promise<Placement> {
-  const placement = await readPlacement(where, workspace);
+async function sharedPlacement(
+  where: string,
+  workspace: string,
+  parsed: ParsedArgs,
+): Promise<Placement> {
+  const placement = await readPlacement(where, workspace, parsed);
   if (isForMany(placement)) return placement;
   throw new UsageError(
     `Option --http needs a --placement that keeps sessions apart: docker, podman or kubernetes`,
@@ -232,7 +240,11 @@ function isForMany(placement: Placement): boolean {
 /** Options that only apply to this machine. */
 const LOCAL = ["sandbox-config", "device", "project", "share-workspace"] as const;
 
-async function readPlacement(where: string, workspace: string): Promise<Placement> {
+async function readPlacement(
+  where: string,
+  workspace: string,
+  parsed: ParsedArgs,
+): Promise<Placement> {
   const type = PLACEMENTS.find((name) => name === where);
   if (type !== undefined) return { type };
   if (where.startsWith("ssh:")) return parsePlacement({ type: "ssh", host: where.slice(4) });
@@ -241,15 +253,22 @@ async function readPlacement(where: string, workspace: string): Promise<Placemen
       `Option --placement takes docker, podman, kubernetes, ssh:HOST or a JSON file: received "${where}"`,
     );
   }
-  await requireOwnProgram(resolve(where), { workspace, what: "placement" });
+  const trust = parsed.has("trust") ? "all" : "recorded";
+  const options = { workspace, what: "placement", parse: placementIn, trust } as const;
+  const placement = await useNamedFile(where, options);
+  if (placement !== undefined) return placement;
+  throw new UsageError(`No file "${where}"`);
+}
+
+function placementIn(text: string, source: string): Placement {
   let value: unknown;
   try {
-    value = JSON.parse(await readUserFile(where));
+    value = JSON.parse(text.replace(/^\ufeff/, "")); // Windows' editors write it
   } catch (cause) {
     if (!(cause instanceof SyntaxError)) throw cause;
-    throw new UsageError(`File "${where}" is not JSON: ${cause.message}`, { cause });
+    throw new UsageError(`Invalid ${source}: not JSON: ${cause.message}`, { cause });
   }
-  return parsePlacement(value, where);
+  return parsePlacement(value, source);
 }
 
 /** The kernel's variables: those named `KERNEL_ENV_X`, as `X`, before the workspace's `.env`. */

@@ -1,10 +1,13 @@
 /** The settings files of a workspace that do not count yet. */
-import { OwnEntries } from "../files/own_entries.ts";
-import { readHostileFile } from "../files/safe.ts";
+import { resolve } from "node:path";
+import { ConfigError } from "../base/errors.ts";
+import { NAMED, OwnEntries } from "../files/own_entries.ts";
+import { noteNamedFile, readNamedFile } from "../sandbox/named_file.ts";
+import { lstatIfPresent } from "../files/safe.ts";
 import { acceptVariables, ownVariables, readVariables } from "../sandbox/own_variables.ts";
 import type { ParsedArgs } from "./command.ts";
 import { changedLines } from "./foreign_rows.ts";
-import { aboutPolicy, unacceptedPolicy } from "./policy_file.ts";
+import { aboutPolicy, namedPolicies, unacceptedPolicy } from "./policy_file.ts";
 import type { FileSetting } from "./setting_question.ts";
 import { printable } from "./terminal/columns.ts";
 
@@ -28,35 +31,58 @@ export async function unacceptedVariables(workspace: string): Promise<FileSettin
   }];
 }
 
-/** The settings of code's sandbox that have changed since the user named their file. */
-export async function changedSandboxSettings(workspace: string): Promise<FileSetting[]> {
+/** Settings files in the workspace that have changed since the user named them. */
+export async function changedNamedFiles(
+  workspace: string,
+  parsed: ParsedArgs,
+): Promise<FileSetting[]> {
+  for (const option of ["sandbox-config", "placement"]) {
+    const path = parsed.value(option) ?? "";
+    if (!/[./]/.test(path) || path.startsWith("ssh:")) continue;
+    await noteNamedFile(resolve(path), { workspace, what: option });
+  }
   const own = await OwnEntries.open(workspace, "settings");
   const found: FileSetting[] = [];
   for (const file of own.names) {
     const path = printable(`${workspace}/${file}`);
-    const text = await readHostileFile(`${workspace}/${file}`);
-    if (text === undefined || own.has(file, text)) continue;
-    const heading = `The sandbox settings in ${path} have changed since you used them last`;
+    const named = await readNamedFile(`${workspace}/${file}`, { workspace, what: "settings" })
+      .catch((error: unknown) => {
+        if (!(error instanceof ConfigError)) throw error; // whatever uses it reports this
+      });
+    if (named === undefined || own.has(file, named.text)) continue;
+    const { text } = named;
+    const isNew = own.entryOf(file)?.digest === NAMED.digest;
+    const heading = isNew
+      ? `Code that ran here could have written ${path}`
+      : `${path} has changed since you used it last`;
     found.push({
       name: `settings ${file}`,
       value: text,
       file,
       parts: [{ heading, lines: changedLines(own.entryOf(file)?.text, text) }],
-      question: "Use them for code's sandbox?",
-      accepted: `Accepted the sandbox settings in ${path}`,
-      refused: `The sandbox settings in ${path} were not accepted`,
+      question: "Use it as it is now?",
+      accepted: `Accepted ${path}`,
+      refused: `${path} was not accepted`,
       accept: () => own.set(file, text, text),
     });
   }
   return found;
 }
 
-/** The workspace's policy, if a command reads it, and it counts only in part. */
-export async function waitingPolicy(
+/** The policies in the workspace that a command reads, or all, as far as they count only in part. */
+export async function waitingPolicies(
   workspace: string,
   parsed: ParsedArgs,
+  { all = false } = {},
 ): Promise<FileSetting[]> {
-  if (!["ask", "reads"].includes(parsed.value("approve") ?? "ask")) return [];
-  const policy = await unacceptedPolicy(workspace);
-  return policy === undefined ? [] : [await aboutPolicy(workspace, policy)];
+  const approve = parsed.value("approve") ?? "ask";
+  if (approve === "allow" || approve === "deny") return [];
+  const named = approve === "ask" || approve === "reads" ? undefined : resolve(approve);
+  const found: FileSetting[] = [];
+  for (const file of all ? [undefined, ...await namedPolicies(workspace)] : [named]) {
+    if (all && file !== undefined && await lstatIfPresent(file) === undefined) continue;
+    const policy = await unacceptedPolicy(workspace, file);
+    if (policy !== undefined) found.push(await aboutPolicy(workspace, policy));
+  }
+  return found;
 }

@@ -43,8 +43,8 @@ export class WorkspaceSettings implements SessionSettings {
     const found = await import("./file_settings.ts"); // most workspaces have no such settings
     const settings = [
       ...await found.unacceptedVariables(this.#workspace),
-      ...await found.changedSandboxSettings(this.#workspace),
-      ...await found.waitingPolicy(this.#workspace, this.#parsed),
+      ...await found.changedNamedFiles(this.#workspace, this.#parsed),
+      ...await found.waitingPolicies(this.#workspace, this.#parsed),
     ];
     const refusals = await OwnEntries.open(this.#workspace, "refused");
     return settings.map(({ name, value, accept, ...shown }) => ({

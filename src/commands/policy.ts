@@ -100,7 +100,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   }
   if (action === "init" || action === "edit") {
     if (parsed.given("file")) {
-      throw new UsageError(`A file that you name needs no acceptance: ${action} takes no --file`);
+      throw new UsageError(`${action} is for the policy of the workspace: it takes no --file`);
     }
     if (action === "init") return await init(workspace, rest[0] ?? "reads", io);
     return await edit(workspace, parsed, io);

@@ -13,6 +13,7 @@ import {
 import { parsePolicy } from "../approval/rules/parse.ts";
 import { PolicyRules } from "../approval/rules/rules.ts";
 import { ConfigError } from "../base/errors.ts";
+import { OwnEntries } from "../files/own_entries.ts";
 import { UNWRITABLE } from "../files/user_folders.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { agrees, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
@@ -175,27 +176,37 @@ async function acceptPolicyOf(
   requireKept(await askAbout(question, parsed, io));
 }
 
-/** The workspace's policy, if there is one that does not count yet. */
-export async function unacceptedPolicy(workspace: string): Promise<FoundPolicy | undefined> {
-  const path = pathOf(workspace);
-  return (await findPolicies({ workspace })).find((found) =>
-    found.path === path && found.source.former !== undefined
+/** The workspace's policy, or one that is named, if it is in the workspace and does not count yet. */
+export async function unacceptedPolicy(
+  workspace: string,
+  file?: string,
+): Promise<FoundPolicy | undefined> {
+  const isThere = ({ place }: FoundPolicy) => place?.workspace === workspace;
+  return (await findPolicies({ workspace, file })).find((found) =>
+    isThere(found) && found.source.former !== undefined
   );
+}
+
+/** The policies in a workspace that were named before, without the workspace's own. */
+export async function namedPolicies(workspace: string): Promise<string[]> {
+  const { names } = await OwnEntries.open(workspace, "policies");
+  return names.filter((name) => name !== WORKSPACE_POLICY).map((name) => join(workspace, name));
 }
 
 /** How a person is asked about a policy of a workspace. */
 export async function aboutPolicy(
   workspace: string,
-  { source, path, text }: FoundPolicy,
+  { source, path, text, place }: FoundPolicy,
 ): Promise<FileSetting> {
-  const former = await acceptedPolicy(workspace);
+  const { name = WORKSPACE_POLICY } = place ?? {};
+  const former = await acceptedPolicy(workspace, name);
   const shown = printable(path);
   const verb = former === undefined ? "says" : "has changed since you accepted it";
   const { narrow, wide } = grantsOf(source.document);
   return {
-    name: "policy",
+    name: `policy ${name}`,
     value: text ?? null,
-    file: WORKSPACE_POLICY,
+    file: name,
     parts: [
       {
         heading: `${shown} ${text === undefined ? "is gone" : verb}`,
@@ -209,7 +220,7 @@ export async function aboutPolicy(
     question: "Accept it?",
     accepted: `Accepted ${shown}`,
     refused: "The policy was not accepted",
-    accept: () => acceptPolicy(workspace, text),
+    accept: () => acceptPolicy(workspace, text, name),
   };
 }
 

@@ -1,6 +1,10 @@
 import { visible } from "../approval/call_text.ts";
 import { isAbsolute, relative, resolve } from "node:path";
-import { type GeneratedTool, generateMcpSources } from "../apigen/generate.ts";
+import {
+  type GeneratedTool,
+  generateMcpSources,
+  type OwnGenerateOptions,
+} from "../apigen/generate.ts";
 import { ConfigError, McpConnectionError, McpLoginRequiredError } from "../base/errors.ts";
 import { canonicalJson } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
@@ -171,18 +175,22 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
 
   async function registerOne(name: string, params: ServerParams): Promise<void> {
     let reach: string | undefined;
-    const tools = await generateMcpSources(name, params, {
+    const evidence = () => startEvidence(name, params, { workspace, isOwn: true, log: io.log });
+    const { settings, settingsFile } = await evidence();
+    const options: OwnGenerateOptions = {
+      settings: settingsFile,
       rootDir: mcptoolsOf(workspace),
       workspace,
       login,
       signal: io.signal,
       log: io.log,
       beforeWrite: async () => {
-        const run = await startEvidence(name, params, { workspace, isOwn: true, log: io.log });
+        const run = { ...await evidence(), settings }; // it may have written files
         reach = reachText(name, run, workspace);
         return await registry.register(name, params, run);
       },
-    }).catch((error: unknown) => {
+    };
+    const tools = await generateMcpSources(name, params, options).catch((error: unknown) => {
       if (!(error instanceof McpLoginRequiredError)) throw error;
       const again = parsed.values("header").length > 0
         ? "the same command" // its headers may be secrets

@@ -1,11 +1,12 @@
 import { resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
-import { OwnEntries, ownRecords } from "../files/own_entries.ts";
+import { type Entry, NAMED, OwnEntries, ownRecords } from "../files/own_entries.ts";
 import { UNWRITABLE } from "../files/user_folders.ts";
+import { isThere } from "../files/workspace_folders.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { startEvidence } from "../servers/start_evidence.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
-import { changedSandboxSettings, unacceptedVariables, waitingPolicy } from "./file_settings.ts";
+import { changedNamedFiles, unacceptedVariables, waitingPolicies } from "./file_settings.ts";
 import { changedLines, partRows } from "./foreign_rows.ts";
 import { launchRows } from "./register.ts";
 import {
@@ -30,8 +31,8 @@ export const trust: Command = {
     "Settings in a workspace may have come with a repository, or from code that ran",
     "there, so they count only once you have seen them. This shows the others, and",
     "asks about each: new variables in .env, the policy, servers that you have not",
-    "registered or whose files in the workspace have changed, and changed files in",
-    ".ipybox that you used with --sandbox-config.",
+    "registered or whose files in the workspace have changed, and changed files that",
+    "you named with --approve, --sandbox-config or --placement.",
     "",
     "What you accept is recorded on this machine, outside the workspace. DIR is the",
     "workspace (default: .).",
@@ -106,8 +107,8 @@ export async function review(
   const finders = [ // in this order: variables say what servers run
     async () => files(await unacceptedVariables(workspace)),
     () => servers(workspace, io),
-    async () => files(await changedSandboxSettings(workspace)),
-    async () => files(await waitingPolicy(workspace, parsed)),
+    async () => files(await changedNamedFiles(workspace, parsed)),
+    async () => files(await waitingPolicies(workspace, parsed, { all: again })),
   ];
   for (const find of finders) {
     await attempt(async () => {
@@ -129,17 +130,20 @@ export async function review(
 async function list(io: CommandIo): Promise<number> {
   for (const { workspace, own } of await ownRecords()) {
     const { registrations = {}, settings = {}, policies = {}, variables = {} } = own;
-    const names = (entries: object) => Object.keys(entries).filter((name) => !name.includes(" "));
+    const names = (entries: Readonly<Record<string, Entry>>) =>
+      Object.entries(entries).filter(([, { digest }]) => digest !== NAMED.digest)
+        .map(([name]) => name).filter((name) => !name.includes(" "));
     const rows = [
       ["servers", names(registrations)],
-      ["sandbox settings", names(settings)],
+      ["settings files", names(settings)],
       ["variables", names(variables)],
       ["policy", names(policies)],
     ] as const;
     const shown = rows.flatMap(([what, found]) =>
       found.length === 0 ? [] : [`  ${what}: ${printable(found.sort().join(", "))}\n`]
     );
-    if (shown.length > 0) io.out(`${printable(workspace)}\n${shown.join("")}`);
+    const gone = await isThere(workspace) ? "" : " (gone)";
+    if (shown.length > 0) io.out(`${printable(workspace)}${gone}\n${shown.join("")}`);
   }
   return EXIT.ok;
 }

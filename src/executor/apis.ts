@@ -9,6 +9,7 @@ import {
   removePackage,
   type StaleTools,
 } from "../apigen/package.ts";
+import { ConfigError } from "../base/errors.ts";
 import { stderrLogger } from "../base/log.ts";
 import { Mutex } from "../base/mutex.ts";
 import { stage } from "../base/stages.ts";
@@ -16,6 +17,7 @@ import type { ToolRunner } from "../calls/runner.ts";
 import type { ConnectOptions } from "../mcp/connect.ts";
 import { checkServerName, type ServerParams } from "../mcp/params.ts";
 import { withShapes } from "../servers/shapes.ts";
+import type { OwnRegisterOptions } from "./options.ts";
 
 interface ServerApisOptions extends Pick<ConnectOptions, "log"> {
   /** The workspace, as an absolute path without symbolic links. */
@@ -41,18 +43,29 @@ export class ServerApis {
   }
 
   /** Registers a server and generates its API. If either fails, nothing is changed. Its calls use the connection. */
-  async add(name: string, params: ServerParams, signal: AbortSignal): Promise<GeneratedTool[]> {
+  async add(
+    name: string,
+    params: ServerParams,
+    { signal, seen }: OwnRegisterOptions & { readonly signal: AbortSignal },
+  ): Promise<GeneratedTool[]> {
     const { runner } = this.#options;
+    const { settings, settingsFile } = await runner.evidence(name, params);
+    if (seen !== undefined && seen.settings !== settings) {
+      throw new ConfigError(
+        `MCP server "${name}" was not registered: its sandbox settings are not those that were shown`,
+      );
+    }
     const { generateConnected } = await generator();
     using turns = new DisposableStack();
     const { tools, connection } = await generateConnected(name, params, {
       ...this.#options,
       rootDir: this.#mcptools,
       signal,
-      connect: () => runner.connect(name, params, signal),
+      connect: () => runner.connect(name, params, { settingsFile, signal }),
       beforeWrite: async () => {
         turns.use(await this.#writing.acquire()); // a change that the server reports comes after this
-        return await runner.registerServer(name, params);
+        const run = await runner.evidence(name, params); // it may have written files
+        return await runner.registerStarted(name, params, { ...run, settings, settingsFile });
       },
     });
     if (signal.aborted || !runner.adopt(name, connection)) await connection[Symbol.asyncDispose]();

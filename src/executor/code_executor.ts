@@ -37,6 +37,7 @@ import type {
   InstallPackagesOptions,
   NoteEvent,
   OwnExecutorOptions,
+  OwnRegisterOptions,
   RegisterServerOptions,
   ResumeOptions,
   StreamOptions,
@@ -612,7 +613,9 @@ export class CodeExecutor implements AsyncDisposable {
     options: RegisterServerOptions = {},
   ): Promise<GeneratedTool[]> {
     checkOptions("registerServer()", options);
-    return await this.#apis.add(name, params, anySignal(options.signal, this.#closed.signal));
+    const own: OwnRegisterOptions = options;
+    const signal = anySignal(options.signal, this.#closed.signal);
+    return await this.#apis.add(name, params, { ...own, signal });
   }
 
   /**

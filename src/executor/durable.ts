@@ -105,8 +105,6 @@ const keptSchema = z.object({
   kernel: z.object({ id: z.string(), session: z.string() }),
   toolToken: z.string(),
   shell: z.enum(["none", "approval", "escape"]),
-  /** The settings files of servers' sandboxes, which code cannot write. */
-  settingsFiles: z.array(z.string()).readonly(),
   execution: z.object({
     id: z.string(),
     /** Empty if it is too long to keep. */

@@ -10,7 +10,7 @@ import type {
   ExecuteOptions,
   InstallPackagesOptions,
   OptionalEvent,
-  RegisterServerOptions,
+  OwnRegisterOptions,
   ResumeOptions,
   StreamOptions,
 } from "./options.ts";
@@ -84,7 +84,7 @@ const METHODS = {
   "detach()": keysOf<DetachOptions>({ code: true }),
   "execute()": keysOf<ExecuteOptions>({ timeoutMs: true, signal: true, approve: true }),
   "installPackages()": keysOf<InstallPackagesOptions>({ signal: true, onLine: true }),
-  "registerServer()": keysOf<RegisterServerOptions>({ signal: true }),
+  "registerServer()": keysOf<OwnRegisterOptions>({ signal: true, seen: true }),
   "resume()": keysOf<ResumeOptions>({ timeoutMs: true, events: true }),
   "stream()": keysOf<StreamOptions>({
     timeoutMs: true,

@@ -16,7 +16,7 @@ import type { Placement } from "../place/placement.ts";
 import type { ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import type { CallEvent, ServerEvent } from "../servers/events.ts";
-import type { GivenServers } from "../servers/registry.ts";
+import type { GivenServers, RunFiles } from "../servers/registry.ts";
 
 /** Options of `CodeExecutor.start()`. */
 export interface CodeExecutorOptions {
@@ -346,6 +346,12 @@ export interface InstallPackagesOptions {
 export interface RegisterServerOptions {
   /** Cancels the registration. */
   signal?: AbortSignal;
+}
+
+/** Those, and what ipybox itself adds. */
+export interface OwnRegisterOptions extends RegisterServerOptions {
+  /** The settings of the server's sandbox that a person saw when they agreed; only these are used. */
+  seen?: Pick<RunFiles, "settings">;
 }
 
 // The events of an execution.

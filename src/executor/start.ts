@@ -16,13 +16,19 @@ import { KernelGateway } from "../kernel/gateway.ts";
 import { KernelHost, type KernelHostOptions } from "../kernel/host.ts";
 import type { KernelReference } from "../kernel/kernel.ts";
 import type { KernelGatewayOptions } from "../place/place.ts";
+import { bindsWorkspace, type Placement } from "../place/placement.ts";
 import { SupervisedLauncher } from "../place/supervisor.ts";
 import { findPython, type PythonEnvironment, retryPython } from "../python/environment.ts";
 import { callsOfOthers } from "./other_sessions.ts";
 import { PackageFolder } from "../python/packages.ts";
-import { readOwnConfig, readSandboxConfig } from "../sandbox/config.ts";
-import type { SandboxOptions } from "../sandbox/sandbox.ts";
-import { isOwnProgram, makeOwnFolders, realWorkspace, refuseUnfit } from "../sandbox/workspace.ts";
+import { readSandboxConfig } from "../sandbox/config.ts";
+import {
+  beginWriting,
+  isOwnProgram,
+  makeOwnFolders,
+  realWorkspace,
+  refuseUnfit,
+} from "../sandbox/workspace.ts";
 import { CodeInputs, type RunEvent } from "./code_inputs.ts";
 import {
   claimName,
@@ -87,6 +93,7 @@ export async function startParts(
   const sandboxed = given.sandbox !== false && placement === undefined;
   if (sandboxed) await refuseUnfit(workspace);
   await makeOwnFolders(workspace);
+  if (placement && mayWriteHere(placement)) await beginWriting(workspace); // as the sandbox does
   const python = placement === undefined ? await findPython({ ...given, workspace }) : undefined;
   await using _name = durable?.name === undefined
     ? undefined
@@ -104,7 +111,6 @@ export async function startParts(
     id: session?.id,
     journal,
   });
-  const { settingsFiles } = tools.runner;
   const settled = { ...given, kernelEnv };
   const options = sandboxed ? await withConfig(settled, workspace) : settled;
   const { packages, importable } = python === undefined
@@ -115,7 +121,6 @@ export async function startParts(
     python: python?.executable ?? options.python,
     workspace,
     kernelDoor: (stream) => tools.serveKernel(stream),
-    sandbox: withReadOnly(options.sandbox, settingsFiles),
     packages: importable,
   };
   const explained = <T>(start: Promise<T>) => orWhatPythonLacks(start, python, options);
@@ -123,7 +128,7 @@ export async function startParts(
     ? undefined
     : parts.use(await explained(KernelGateway.startLasting(gateway, session)));
   if (lasting && journal) leaveWith(lasting, journal);
-  const state = lasting && new SessionState(lasting, { shell, settingsFiles });
+  const state = lasting && new SessionState(lasting, { shell });
   const kernel = parts.use(
     await explained(KernelHost.start(kernelOptions(options, {
       ...{ workspace, tools, packages, state, shell },
@@ -136,6 +141,11 @@ export async function startParts(
   const checker = checkerOf(parts, options, { kernel, workspace });
   if (tools.runner.registry.names.length > 0) checker?.warm();
   return { workspace, kernel, tools, packages, checker, durable: durableParts };
+}
+
+/** Whether code in a placement may write to the workspace on this machine. */
+function mayWriteHere(placement: Placement): boolean {
+  return bindsWorkspace(placement) || placement.type === "command";
 }
 
 /** Names the packages that Python lacks, if that may be why a start has failed. */
@@ -177,9 +187,9 @@ export async function attachParts(
     const kept = keptState(record, launcher.status);
     const { shell } = kept;
     if (shellGuard(options) !== shell) throw otherShell(id, shell);
-    const { toolToken: kernelToken, settingsFiles } = kept;
+    const { toolToken: kernelToken } = kept;
     const journal = await openJournal(parts, { id, detached, log });
-    const more = { workspace, id, journal, kernelToken, settingsFiles };
+    const more = { workspace, id, journal, kernelToken };
     const { tools } = await startTools(parts, options, more);
     // Calls wait until somebody follows their execution and can decide on them.
     const { promise: isFollowed, resolve: follow } = Promise.withResolvers<void>();
@@ -388,17 +398,8 @@ async function withConfig(
   const { sandbox, trust } = options;
   if (typeof sandbox !== "object" || typeof sandbox.config !== "string") return options;
   const { project, allowUnsafe = false } = sandbox;
-  const read = trust === "all" ? readSandboxConfig : readOwnConfig;
-  const config = await read(sandbox.config, { workspace, project, allowUnsafe });
+  const config = await readSandboxConfig(sandbox.config, {
+    ...{ workspace, project, allowUnsafe, trust },
+  });
   return { ...options, sandbox: { ...sandbox, config } };
-}
-
-/** Makes the settings files of servers' sandboxes read-only for code. */
-function withReadOnly(
-  sandbox: CodeExecutorOptions["sandbox"] = true,
-  files: readonly string[],
-): boolean | SandboxOptions {
-  if (sandbox === false) return false;
-  const options = sandbox === true ? {} : sandbox;
-  return { ...options, readOnly: [...options.readOnly ?? [], ...files] };
 }

@@ -38,6 +38,9 @@ type OwnKind = typeof KINDS[number];
 /** The entry among the variables that says which file they are in. No variable has this name. */
 export const FILE_IDENTITY = "the file";
 
+/** The record of a file that the user named, and has to see before it counts. */
+export const NAMED: Entry = { digest: "" };
+
 /** Longer texts are not kept, so that no record gets too large to be read; their readers fail closed. */
 const MAX_TEXT = 16 * 1024;
 

@@ -7,6 +7,7 @@ import { abortable, anySignal, LONGEST_TIMER_MS } from "../base/signals.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { requireSandboxPrerequisites } from "../sandbox/prerequisites.ts";
+import type { SettingsFile } from "../sandbox/servers.ts";
 import { limitBacklog, makeClient } from "./client.ts";
 import { McpConnection } from "./connection.ts";
 import { exactFetch } from "./exact_fetch.ts";
@@ -59,8 +60,8 @@ export interface ConnectOptions
 
 /** Options of {@linkcode connectMcp} for the servers of one session. */
 export interface SessionConnectOptions extends ConnectOptions {
-  /** The only settings files to accept in the workspace, which code cannot change; by default all. */
-  settingsFiles?: readonly string[];
+  /** The settings file of its sandbox as it was accepted; by default it is read now. */
+  settings?: SettingsFile | undefined;
   /** The folder of all logins, instead of `$XDG_STATE_HOME/ipybox/logins`. */
   loginsFolder?: string;
   /** How to react to the server's unprompted messages. */

@@ -2,24 +2,24 @@ import { basename, resolve } from "node:path";
 import { ConfigError, McpConnectionError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { HeldFolder, PrivateFolder } from "../files/private_folder.ts";
-import { isPlainFile } from "../files/safe.ts";
+import { readNamedFile } from "../sandbox/named_file.ts";
 import {
   namedProgram,
   programOf,
   type ProgramPath,
   type ProgramSearch,
 } from "../process/program.ts";
-import { isInside, reliablePath, stateOf, trustedPath } from "../process/trusted_path.ts";
-import { sandboxServer, type ServerProgram } from "../sandbox/servers.ts";
-import { requireOwnProgram, settingsPath } from "../sandbox/workspace.ts";
+import { isInside, reliablePath, trustedPath } from "../process/trusted_path.ts";
+import { sandboxServer, type ServerProgram, type SettingsFile } from "../sandbox/servers.ts";
+import { requireOwnProgram } from "../sandbox/workspace.ts";
 import { inheritedEnvironment, type ServerParams, type StdioServerParams } from "./params.ts";
 
 /** Options of {@linkcode launchStdio} besides the server's parameters. */
 interface StdioLaunchOptions {
   /** The workspace, which executed code can write to. */
   readonly workspace?: string;
-  /** The only settings files to accept in the workspace, which code cannot change; by default all. */
-  readonly settingsFiles?: readonly string[];
+  /** The settings file of its sandbox, if that was read before. */
+  readonly settings?: SettingsFile | undefined;
   /** Takes resources to dispose of when the server has ended. */
   readonly belongings: AsyncDisposableStack;
   /** Receives the sandbox's messages. */
@@ -66,10 +66,7 @@ export async function launchStdio(
     const there = await startedThere(given, start, base);
     return { ...there, cwd, ownFolder: undefined, sandboxed: false };
   }
-  const settings = settingsFileOf(wanted, base);
-  if (settings !== undefined) {
-    await requireTrusted(serverName, settings, { ...options, workspace: base });
-  }
+  const { settings = await readSettings(serverName, params, base) } = options;
   const folder = await makeFolder();
   const openReads = wanted.sandbox === "srt";
   // In a command line with `srt`, relative paths have the meaning that srt gives them.
@@ -191,66 +188,47 @@ export function wantedSandbox(serverName: string, params: StdioServerParams): Wa
 }
 
 /** Resolves the path of a server's sandbox settings. */
-export function settingsFileOf({ settings }: WantedSandbox, workspace: string): string | undefined {
+function settingsPath({ settings }: WantedSandbox, workspace: string): string | undefined {
   const base = resolve(workspace);
   if (settings === undefined) return undefined;
   return resolve(base, settings.replaceAll("${workspaceFolder}", base));
 }
 
-/** Makes the path of sandbox settings absolute, and refuses one that code could replace. */
-export async function withSettingsOf(
+/** The settings file of a server's sandbox, and whether code of a workspace could change it. */
+export interface ReadSettings extends SettingsFile {
+  readonly isInWorkspace: boolean;
+}
+
+/** Reads the settings of a server's sandbox, once for each start; `undefined` if it names none. */
+export async function readSettings(
+  serverName: string,
+  params: StdioServerParams,
+  workspace: string,
+): Promise<ReadSettings | undefined> {
+  const path = settingsPath(wantedSandbox(serverName, params), workspace);
+  if (path === undefined) return undefined;
+  const what = `sandbox settings of MCP server "${serverName}"`;
+  try {
+    const file = await readNamedFile(path, { workspace, what });
+    return { path, text: file?.text ?? null, isInWorkspace: file?.place !== undefined };
+  } catch (problem) {
+    if (!(problem instanceof ConfigError)) throw problem;
+    return { path, text: null, isInWorkspace: true, problem }; // for the start, which needs it
+  }
+}
+
+/** Makes the path of sandbox settings absolute. */
+export function withSettingsOf(
   workspace: string,
   [name, params]: readonly [string, ServerParams],
-): Promise<ServerParams> {
+): ServerParams {
   if (!("command" in params)) return params;
   const wanted = wantedSandbox(name, params);
-  const file = settingsFileOf(wanted, workspace);
-  if (file === undefined || file.startsWith(`${workspace}/\${`)) return params; // a variable holds an absolute path
-  const what = `sandbox settings of MCP server "${name}"`;
-  const settings = await reliablePath(file, { workspace, what });
+  const settings = settingsPath(wanted, workspace);
+  if (settings === undefined || settings.startsWith(`${workspace}/\${`)) return params; // a variable holds an absolute path
   return wanted.sandbox === "srt"
     ? { ...params, args: ["--settings", settings, wanted.command, ...wanted.args] }
     : { ...params, sandbox: settings };
-}
-
-/** Lists the sandbox settings of servers that are in a workspace. */
-export async function presentSettings(
-  servers: Iterable<readonly [string, ServerParams]>,
-  workspace: string,
-): Promise<string[]> {
-  const present: string[] = [];
-  for (const [name, params] of servers) {
-    if (!("command" in params)) continue;
-    try {
-      const file = settingsFileOf(wantedSandbox(name, params), workspace);
-      if (file === undefined || !isInside(file, resolve(workspace))) continue;
-      if (!await isPlainFile(file)) continue;
-      await reliablePath(file, { workspace, what: "sandbox settings" });
-      present.push(file);
-    } catch (error) {
-      if (!(error instanceof ConfigError)) throw error; // reported when the server is started
-    }
-  }
-  return present;
-}
-
-/** Refuses settings that executed code may have written. */
-async function requireTrusted(
-  serverName: string,
-  settings: string,
-  { workspace, settingsFiles }: StdioLaunchOptions & { readonly workspace: string },
-): Promise<void> {
-  await settingsPath(settings, {
-    workspace,
-    what: `sandbox settings of MCP server "${serverName}"`,
-  });
-  if (settingsFiles === undefined || settingsFiles.includes(settings)) return;
-  if (!isInside(settings, workspace)) return;
-  if (isInside(settings, stateOf(workspace))) return;
-  throw new ConfigError(
-    `Cannot start MCP server "${serverName}": executed code can write to ${settings}. Move ` +
-      "these settings to .ipybox/ or out of the workspace, or restart with the server registered",
-  );
 }
 
 /** The parts of a command line of `srt`, the sandbox runtime. */

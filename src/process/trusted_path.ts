@@ -99,6 +99,8 @@ interface ReliablePathOptions {
 /** A step on the way to a file, without links above it. */
 interface Step {
   readonly path: string;
+  /** The file's path from here on, before links that are in it are followed. */
+  readonly named: string;
   readonly isLink: boolean;
 }
 
@@ -151,8 +153,13 @@ function isLoose({ path, isLink }: Step, workspace: string, anchors: readonly st
 
 /** Every file and folder on the way to a path, link by link: replacing one changes where it leads. */
 export async function pathsOnWay(path: string): Promise<string[]> {
-  const { steps } = await follow(resolve(path));
+  const { steps } = await wayTo(path);
   return steps.map((step) => step.path);
+}
+
+/** The steps on the way to a path, and where it leads. */
+export async function wayTo(path: string): Promise<Way> {
+  return await follow(resolve(path));
 }
 
 /** Follows an absolute path. A path in the workspace starts at the workspace's real path. */
@@ -169,7 +176,7 @@ async function follow(path: string, written = "/", workspace = "/"): Promise<Way
     }
     const next = join(real, name);
     const target = await linkTarget(next);
-    steps.push({ path: next, isLink: target !== undefined });
+    steps.push({ path: next, named: join(next, ...pending), isLink: target !== undefined });
     if (target === undefined) {
       real = next;
       continue;

@@ -1,15 +1,13 @@
 import { join, resolve } from "node:path";
 import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
-import { stderrLogger } from "../base/log.ts";
 import { messageOf } from "../base/message_of.ts";
-import { OwnEntries } from "../files/own_entries.ts";
-import { readHostileFile } from "../files/safe.ts";
+import { useNamedFile } from "./named_file.ts";
+import type { TrustSetting } from "../files/own_entries.ts";
 import { workspaceOfSession } from "../files/workspace_state.ts";
 import { problemLines } from "../json/problems.ts";
 import { isInside, realPathIfSeen } from "../process/trusted_path.ts";
 import { STATE_FOLDER } from "./hidden.ts";
-import { requireOwnProgram, settingsPath } from "./workspace.ts";
 
 /**
  * A user's additions to the sandbox settings, in the format of `srt`'s settings file. Lists extend
@@ -83,7 +81,7 @@ interface ParseSandboxConfigOptions {
    *
    * @default {false}
    */
-  allowUnsafe?: boolean;
+  allowUnsafe?: boolean | undefined;
 }
 
 /**
@@ -117,82 +115,38 @@ interface ReadSandboxConfigOptions {
   readonly project?: string | undefined;
   /** Accepts settings that weaken the sandbox. */
   readonly allowUnsafe?: boolean;
+  /** Whether a change of a file in a workspace counts before the user has accepted it. */
+  readonly trust?: TrustSetting | undefined;
 }
 
-/** Reads a user's sandbox configuration from a JSON file. */
+/** Reads the user's settings for code's own sandbox from a JSON file: the version of it that counts. */
 export async function readSandboxConfig(
   path: string,
-  options: ReadSandboxConfigOptions,
+  { workspace, project, allowUnsafe, trust }: ReadSandboxConfigOptions,
 ): Promise<SandboxConfig> {
-  return parseText(`sandbox config ${path}`, await readText(path, options), options);
-}
-
-async function readText(
-  path: string,
-  { workspace, project }: ReadSandboxConfigOptions,
-): Promise<string> {
   if (project !== undefined) {
     const paths = [resolve(path), await realPathIfSeen(path)];
     await refuseOfProject(paths, { project, workspace });
   }
-  const file = await settingsPath(path, { workspace, what: "sandbox settings" });
-  const text = await readHostileFile(file);
-  if (text !== undefined) return text;
-  throw new ConfigError(`Cannot read the sandbox config: ${path} does not exist`);
+  const parse = (text: string, source: string) => parseConfigText(text, { source, allowUnsafe });
+  const config = await useNamedFile(path, { workspace, what: "sandbox settings", trust, parse });
+  return config ?? parseConfigText(null, { source: `sandbox settings ${path}` });
 }
 
-function parseText(
-  source: string,
-  text: string,
-  { allowUnsafe }: ReadSandboxConfigOptions,
+/** Parses the text of a settings file; `null` stands for one that does not exist. */
+export function parseConfigText(
+  text: string | null,
+  options: ParseSandboxConfigOptions & { readonly source: string },
 ): SandboxConfig {
+  const { source } = options;
+  if (text === null) throw new ConfigError(`The ${source} do not exist`);
   let value: unknown;
   try {
     value = JSON.parse(text.replace(/^\ufeff/, "")); // Windows' editors write it
   } catch (cause) {
-    const reason = messageOf(cause);
-    throw new ConfigError(`Invalid ${source}: not JSON: ${reason}`, { cause });
+    throw new ConfigError(`Invalid ${source}: not JSON: ${messageOf(cause)}`, { cause });
   }
-  return parseSandboxConfig(value, { allowUnsafe, source });
-}
-
-/**
- * Reads the configuration for code's own sandbox, from a file that code of no workspace can change.
- *
- * Naming a file of a workspace accepts it as it is then; until a change is accepted, the former text counts.
- *
- * @throws {ConfigError} Among others: the file has changed, and the former text was too long to keep.
- */
-export async function readOwnConfig(
-  path: string,
-  options: ReadSandboxConfigOptions,
-): Promise<SandboxConfig> {
-  const text = await readText(path, options);
-  const config = parseText(`sandbox config ${path}`, text, options);
-  const { workspace } = options;
-  await requireOwnProgram(resolve(path), { workspace, what: "sandbox settings" });
-  const inside = `/${STATE_FOLDER}/`;
-  const file = [resolve(path), await realPathIfSeen(resolve(path))]
-    .find((each) => each.includes(inside));
-  if (file === undefined) return config;
-  const end = file.lastIndexOf(inside);
-  const name = file.slice(end + 1);
-  const own = await OwnEntries.open(file.slice(0, end), "settings");
-  if (own.has(name, text)) return config;
-  const known = own.entryOf(name);
-  if (known !== undefined) {
-    const changed = `The sandbox settings in ${path} have changed since you used them last`;
-    const fix = "Review and accept them with `ipybox trust`";
-    if (known.text === undefined) {
-      throw new ConfigError(`${changed}, and the former ones were too long to keep. ${fix}`);
-    }
-    stderrLogger().warn(`${changed}, and the former ones are used. ${fix}`);
-    const source = `former sandbox config ${path} (used until you accept the current one with ` +
-      "`ipybox trust`)";
-    return parseText(source, known.text, options);
-  }
-  await own.set(name, text, text);
-  return config;
+  return parseSandboxConfig(value, options);
 }
 
 /** The configuration for code's own sandbox that is given, or in the file that is named. */
@@ -205,7 +159,7 @@ export async function userConfig(
   workspace: string,
 ): Promise<SandboxConfig> {
   return typeof config === "string"
-    ? await readOwnConfig(config, { ...options, workspace })
+    ? await readSandboxConfig(config, { ...options, workspace })
     : parseSandboxConfig(config, options);
 }
 

@@ -32,7 +32,7 @@ Deno.test("readSandboxConfig() says which file is wrong and how", async () => {
   await assertRejects(
     () => readSandboxConfig(path, { workspace: folder.path }),
     ConfigError,
-    `${path} does not exist`,
+    `${path} do not exist`,
   );
   await Deno.writeTextFile(path, '{\n  "network": }');
   await assertRejects(

@@ -66,8 +66,9 @@ async function recordOf(workspace: string): Promise<OwnEntries> {
 }
 
 /** Whether code could write to a folder: it ran there, or in a workspace around it. */
-async function couldWrite(workspace: string): Promise<boolean> {
-  return await lstatIfPresent(join(workspace, CODE_NOTE)) !== undefined ||
+export async function couldWrite(workspace: string): Promise<boolean> {
+  return (await recordOf(workspace)).exists ||
+    await lstatIfPresent(join(workspace, CODE_NOTE)) !== undefined ||
     await couldWriteAbove(workspace);
 }
 

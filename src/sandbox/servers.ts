@@ -1,10 +1,11 @@
 import { basename, dirname, isAbsolute, join } from "node:path";
+import type { ConfigError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { hostEnv } from "../base/permission.ts";
 import { allDone } from "../base/signals.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { reliablePath, trustedPath } from "../process/trusted_path.ts";
-import { readSandboxConfig, type SandboxConfig } from "./config.ts";
+import { parseConfigText, type SandboxConfig } from "./config.ts";
 import { STATE_FOLDER } from "./hidden.ts";
 import { baseIn, isBroad } from "./installation.ts";
 import { workspaceView } from "./sandbox.ts";
@@ -23,6 +24,15 @@ export interface ServerProgram {
   readonly cwd: string;
 }
 
+/** The settings file of a server's sandbox, read once. */
+export interface SettingsFile {
+  readonly path: string;
+  /** `null` if it did not exist, or could not be read. */
+  readonly text: string | null;
+  /** Why it could not be read. */
+  readonly problem?: ConfigError;
+}
+
 /** Options of {@linkcode sandboxServer}. */
 interface ServerSandboxOptions {
   /** Its existing writable folder, which nobody else writes to. */
@@ -31,8 +41,8 @@ interface ServerSandboxOptions {
   readonly hostPrivate: string;
   /** The workspace, which is also the base of relative paths in the settings. */
   readonly workspace: string;
-  /** The path of a settings file, if there is one. */
-  readonly settings?: string;
+  /** Its settings file, if it names one. */
+  readonly settings?: SettingsFile | undefined;
   /**
    * Whether the server may read everything that the settings do not deny, as with plain `srt`. The
    * settings may then also weaken the sandbox, because the user wrote them for `srt`.
@@ -61,7 +71,7 @@ export async function sandboxServer(
   const workspace = await Deno.realPath(options.workspace);
   const home = hostEnv("HOME");
   const path = await trustedPath(program.env.PATH ?? "", [workspace]);
-  const config = await userConfig(options, workspace);
+  const config = userConfig(options);
   // Paths must exist to be kept, or a server that may write to the workspace could create them.
   if ((config.filesystem?.allowWrite ?? []).length > 0) {
     await makeOwnFolders(workspace);
@@ -124,13 +134,11 @@ function changes(path: string, wanted: Readonly<Record<string, string>>): string
   ];
 }
 
-async function userConfig(
-  { settings, openReads = false }: ServerSandboxOptions,
-  workspace: string,
-): Promise<SandboxConfig> {
-  return settings === undefined
-    ? {}
-    : await readSandboxConfig(settings, { allowUnsafe: openReads, workspace });
+function userConfig({ settings, openReads }: ServerSandboxOptions): SandboxConfig {
+  if (settings === undefined) return {};
+  if (settings.problem !== undefined) throw settings.problem;
+  const source = `sandbox settings ${settings.path}`;
+  return parseConfigText(settings.text, { source, allowUnsafe: openReads });
 }
 
 /** The existing paths among the arguments: a script, a folder to work on. */

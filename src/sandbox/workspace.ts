@@ -16,7 +16,6 @@ import {
   isWorkspace,
   pathsOnWay,
   realPathIfSeen,
-  reliablePath,
 } from "../process/trusted_path.ts";
 import { CODE_NOTE, recordVariables } from "./own_variables.ts";
 import { STATE_FOLDER } from "./hidden.ts";
@@ -49,43 +48,6 @@ async function workspacesOn(path: string): Promise<Set<string>> {
     if (await isWorkspace(folder)) found.add(folder);
   }
   return found;
-}
-
-/** A file that the host obeys. */
-interface ObeyedFileOptions {
-  readonly workspace: string | undefined;
-  /** The file's purpose, for errors, such as `sandbox settings`. */
-  readonly what: string;
-}
-
-/**
- * Refuses a file that code of another workspace could change, or where its path leads. In a workspace
- * around this one, or that of a session, only the text of a file counts, which its user accepts.
- */
-export async function refuseInOther(
-  path: string,
-  { workspace, what }: ObeyedFileOptions,
-): Promise<void> {
-  const own = workspace &&
-    (await workspaceOfSession(workspace) ?? await realPathIfSeen(resolve(workspace)));
-  for (const folder of await workspacesOn(path)) {
-    if (own !== undefined && isInside(own, folder)) continue;
-    if (!await isInReach(path, folder)) continue;
-    throw new ConfigError(
-      `Cannot use ${path} as ${what}: it leads through the workspace ${folder}, whose code could change ` +
-        `it: move it to ${join(folder, STATE_FOLDER)} or out of that workspace`,
-    );
-  }
-}
-
-/** Follows the path of settings, and refuses files that code of any workspace could replace. */
-export async function settingsPath(
-  path: string,
-  options: ObeyedFileOptions & { readonly workspace: string },
-): Promise<string> {
-  const real = await reliablePath(path, options);
-  await refuseInOther(path, options);
-  return real;
 }
 
 /** The real path of a workspace. From now on, writing to it follows no links. */

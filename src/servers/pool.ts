@@ -14,13 +14,10 @@ import type { ServerParams } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import type { Tool } from "../mcp/tools.ts";
 import type { ServerRegistry } from "./registry.ts";
+import type { StartEvidence } from "./start_evidence.ts";
 
 /** Options of {@linkcode McpPool}. */
-interface McpPoolOptions
-  extends
-    ConnectOptions,
-    Pick<SessionConnectOptions, "settingsFiles">,
-    Pick<CodeExecutorOptions, "serverIdleMs"> {
+interface McpPoolOptions extends ConnectOptions, Pick<CodeExecutorOptions, "serverIdleMs"> {
   /** The servers. */
   readonly registry: ServerRegistry;
   /** Handles what servers report and ask. */
@@ -30,10 +27,16 @@ interface McpPoolOptions
     serverName: string,
     params: ServerParams,
     signal: AbortSignal,
-  ) => Promise<void>;
-  /** Whether one may be started without a question. */
-  readonly isAdmitted: (serverName: string, params: ServerParams) => Promise<boolean>;
+  ) => Promise<ApprovedStart>;
+  /** The same for a start without a question; `undefined` if it needs one. */
+  readonly unaskedStart: (
+    serverName: string,
+    params: ServerParams,
+  ) => Promise<ApprovedStart | undefined>;
 }
+
+/** What a server may be started with. */
+type ApprovedStart = Pick<StartEvidence, "settingsFile">;
 
 /** A request on a connection. */
 type Use<T> = (connection: McpConnection, signal: AbortSignal) => Promise<T>;
@@ -73,11 +76,16 @@ export class McpPool implements AsyncDisposable {
   async connect(
     serverName: string,
     params: ServerParams,
-    signal: AbortSignal,
+    { settingsFile, signal }: ApprovedStart & { readonly signal: AbortSignal },
   ): Promise<McpConnection> {
     const { hooks, ...connect } = this.#options;
     const { connectMcp } = await import("../mcp/connect.ts"); // large, and many sessions need none
-    return await connectMcp(serverName, params, { ...connect, hooks: hooks?.(serverName), signal });
+    return await connectMcp(serverName, params, {
+      ...connect,
+      settings: settingsFile,
+      hooks: hooks?.(serverName),
+      signal,
+    });
   }
 
   /** Uses such a connection for calls from now on, unless there is one with the same parameters. */
@@ -186,11 +194,12 @@ export class McpPool implements AsyncDisposable {
     const { signal } = this.#lifetime;
     using _place = await this.#startsAhead.acquire(signal);
     const params = this.requireRegistered(serverName);
-    if (!await this.#options.isAdmitted(serverName, params)) return;
+    const start = await this.#options.unaskedStart(serverName, params);
+    if (start === undefined) return;
     signal.throwIfAborted(); // a server that starts now would outlive the pool
     const server = this.#server(serverName);
     using _use = server.idle.use();
-    await server.connection();
+    await server.connection(start);
   }
 
   /** Cancels running calls and stops all servers. The next request starts its server again. */
@@ -254,10 +263,11 @@ export class McpPool implements AsyncDisposable {
   ): Promise<McpConnection> {
     this.starting.count(1);
     try {
-      await this.#options.approveStart(serverName, server.params, signal).catch((error) => {
+      const approved = this.#options.approveStart(serverName, server.params, signal);
+      const start = await approved.catch((error) => {
         throw signal.aborted ? cancelled(error) : error;
       });
-      return await abortable(server.connection(), signal).catch((error) => {
+      return await abortable(server.connection(start), signal).catch((error) => {
         throw signal.aborted
           ? cancelled(error)
           : this.#unreachable(serverName, server.params, error);
@@ -396,8 +406,8 @@ class PooledServer implements AsyncDisposable {
   }
 
   /** Returns the connection, or connects. */
-  connection(): Promise<McpConnection> {
-    return this.#current ?? this.#follow(this.#start());
+  connection(start: ApprovedStart): Promise<McpConnection> {
+    return this.#current ?? this.#follow(this.#start(start));
   }
 
   #follow(current: Promise<McpConnection>): Promise<McpConnection> {
@@ -429,10 +439,14 @@ class PooledServer implements AsyncDisposable {
     await Promise.all(this.#watched); // connections that ended before are still being cleaned up
   }
 
-  async #start(): Promise<McpConnection> {
+  async #start({ settingsFile: settings }: ApprovedStart): Promise<McpConnection> {
     const { serverName, params, connect } = this.#options;
     const { connectMcp } = await import("../mcp/connect.ts"); // large, and many sessions need none
-    return await connectMcp(serverName, params, { ...connect, signal: this.#ended.signal });
+    return await connectMcp(serverName, params, {
+      ...connect,
+      settings,
+      signal: this.#ended.signal,
+    });
   }
 
   #stopIdle(): void {

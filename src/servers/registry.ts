@@ -35,6 +35,8 @@ export interface RunFiles {
   readonly files: Readonly<Record<string, string>>;
   /** The content of its sandbox's settings file. */
   readonly settings?: string | undefined;
+  /** That file; its text is `null` if it does not exist, and code could create it. */
+  readonly settingsFile?: { readonly text: string | null } | undefined;
 }
 
 /** A server of this process. */
@@ -181,7 +183,8 @@ export class ServerRegistry {
    */
   async keep(name: string, run: RunFiles): Promise<void> {
     const given = this.#given.get(name);
-    const record = runsAny(run) ? filesIn(run) : undefined;
+    const isBound = runsAny(run) || (given !== undefined && run.settingsFile?.text === null);
+    const record = isBound ? filesIn(run) : undefined;
     if (given === undefined) {
       return void await this.#own?.set(filesOf(name), record, record && runText(run));
     }

@@ -9,7 +9,7 @@ import type { ConnectOptions } from "../mcp/connect.ts";
 import type { ServerParams } from "../mcp/params.ts";
 import { launchText } from "./fingerprint.ts";
 import type { ServerRegistry } from "./registry.ts";
-import { reachText, type StartEvidence, startEvidence, startsUnasked } from "./start_evidence.ts";
+import { reachText, type StartEvidence, startEvidence, unaskedStart } from "./start_evidence.ts";
 
 /** Options of {@linkcode StartApproval}. */
 interface StartApprovalOptions extends Pick<ConnectOptions, "workspace" | "variables"> {
@@ -35,8 +35,15 @@ export class StartApproval {
     this.#log = limitedLogger(options.log); // code can trigger these messages at will
   }
 
-  /** Throws if a server may not be started. A yes is remembered until its evidence changes. */
-  async approveStart(serverName: string, params: ServerParams, signal: AbortSignal): Promise<void> {
+  /**
+   * Throws if a server may not be started. A yes is remembered until its evidence changes, which is returned
+   * to be used.
+   */
+  async approveStart(
+    serverName: string,
+    params: ServerParams,
+    signal: AbortSignal,
+  ): Promise<StartEvidence> {
     const { registry } = this.#options;
     const isOwn = registry.isOwn(serverName, params);
     // Without a registry file, the approver may be the very client that wants the server started.
@@ -46,8 +53,8 @@ export class StartApproval {
     using _turn = await this.#turns.acquire(signal); // one question for all callers of the server
     for (;;) { // what was shown may have changed meanwhile
       const evidence = await this.#evidence(serverName, params, isOwn);
-      if (isOwn && registry.isUnchanged(serverName, evidence)) return;
-      if (!isOwn && registry.isAccepted(serverName, evidence)) return;
+      if (isOwn && registry.isUnchanged(serverName, evidence)) return evidence;
+      if (!isOwn && registry.isAccepted(serverName, evidence)) return evidence;
       if (registry.path === undefined) {
         const message =
           `MCP server "${serverName}" was not started: ${RUNS_OTHER} the session began`;
@@ -114,11 +121,11 @@ export class StartApproval {
     }
   }
 
-  /** Whether a server starts without a question. */
-  async isAdmitted(serverName: string, params: ServerParams): Promise<boolean> {
+  /** What a server starts with; `undefined` if that needs a question. */
+  async unasked(serverName: string, params: ServerParams): Promise<StartEvidence | undefined> {
     const { registry, workspace, variables } = this.#options;
     const options = { workspace, variables, log: this.#log };
-    return await startsUnasked(registry, [serverName, params], options);
+    return await unaskedStart(registry, [serverName, params], options);
   }
 
   /** The evidence that a question about a start shows, and that a registration is bound to. */

@@ -2,9 +2,9 @@ import { isAbsolute, join, relative, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { mayRead } from "../base/permission.ts";
-import { ifPresent, readHostileBytes } from "../files/safe.ts";
+import { readHostileBytes } from "../files/safe.ts";
 import { sha256 } from "../json/digest.ts";
-import { settingsFileOf, wantedSandbox } from "../mcp/launch.ts";
+import { type ReadSettings, readSettings, wantedSandbox } from "../mcp/launch.ts";
 import {
   fillVariables,
   type ServerParams,
@@ -20,8 +20,10 @@ import type { ServerRegistry } from "./registry.ts";
 export interface StartEvidence {
   /** How it is started or reached. Only variables of the user's environment stay as `${VAR}`. */
   readonly params: ServerParams;
-  /** The content of its sandbox's settings file. */
+  /** The content of its sandbox's settings file, unless that is the user's own. */
   readonly settings: string | undefined;
+  /** The same file, to be used as it was read. */
+  readonly settingsFile?: ReadSettings | undefined;
   /** Digests of the files and folders that it names, may run, and that code could change, by path. */
   readonly files: Readonly<Record<string, string>>;
 }
@@ -42,7 +44,6 @@ interface StartEvidenceOptions {
 const MAX_WORDS = 10_000;
 const MAX_FILES = 20_000;
 const MAX_BYTES = 256 * 1024 * 1024;
-const MAX_SETTINGS = 1024 * 1024;
 
 /** The evidence that users accept with a registration: changes are asked about. */
 export async function startEvidence(
@@ -62,7 +63,7 @@ export async function startEvidence(
     return { params: shown, settings: undefined, files: {} };
   }
   const base = await realPathIfSeen(resolve(workspace));
-  const settings = settingsFileOf(wantedSandbox(serverName, filled), base);
+  const settings = await readSettings(serverName, filled, base);
   const { command, args = [], env = {}, cwd = "." } = filled;
   const texts = [command, ...args, ...Object.values(env), cwd];
   const files = new NamedFiles(serverName, base);
@@ -75,22 +76,21 @@ export async function startEvidence(
   );
   return {
     params: shown,
-    settings: settings === undefined || (isOwn && !isInside(settings, base))
-      ? undefined // none, or a file of the user's own
-      : await settingsText(serverName, settings),
+    settings: isOwn && !settings?.isInWorkspace ? undefined : settings?.text ?? undefined,
+    settingsFile: settings,
     files: digests,
   };
 }
 
-/** Whether a server starts without a question: it runs what it ran when the user or the application registered it. */
-export async function startsUnasked(
+/** What a server starts with without a question: what it ran when the user or the application registered it. */
+export async function unaskedStart(
   registry: ServerRegistry,
   [serverName, params]: readonly [string, ServerParams],
   options: Omit<StartEvidenceOptions, "isOwn">,
-): Promise<boolean> {
-  if (!registry.isOwn(serverName, params)) return false;
+): Promise<StartEvidence | undefined> {
+  if (!registry.isOwn(serverName, params)) return undefined;
   const run = await startEvidence(serverName, params, { ...options, isOwn: true });
-  return registry.isUnchanged(serverName, run);
+  return registry.isUnchanged(serverName, run) ? run : undefined;
 }
 
 /** A warning about what executed code can change of a server that runs with the user's rights. */
@@ -109,16 +109,6 @@ export function reachText(
     open.slice(0, 5).join(", ")
   }, and ${serverName} runs with ` +
     "your rights: move it out of the workspace, or use a sandbox (--sandbox)";
-}
-
-async function settingsText(serverName: string, path: string): Promise<string | undefined> {
-  const real = await ifPresent(Deno.realPath(path));
-  if (real === undefined) return undefined; // starting the server reports it
-  const bytes = await readHostileBytes(real, MAX_SETTINGS);
-  if (bytes !== undefined) return new TextDecoder().decode(bytes);
-  throw new ConfigError(
-    `Cannot start MCP server "${serverName}": its sandbox settings ${path} are not a file of up to 1 MiB`,
-  );
 }
 
 class TooMuchError extends ConfigError {}

@@ -154,7 +154,7 @@ Deno.test("calls that are made while the user is asked about a setting do not as
 Deno.test("ipybox mcp asks about changed sandbox settings, and uses those that count", async () => {
   await using folder = await TempFolder.create();
   await Deno.mkdir(`${folder.path}/.ipybox`);
-  const path = `${folder.path}/.ipybox/sandbox.json`;
+  let path = `${folder.path}/.ipybox/sandbox.json`;
   const write = async (folder: string) =>
     await Deno.writeTextFile(path, JSON.stringify({ filesystem: { allowRead: [folder] } }));
   const start = async (answer: string) => {
@@ -184,6 +184,9 @@ Deno.test("ipybox mcp asks about changed sandbox settings, and uses those that c
   );
   await write(`${two.path}/`);
   assertEquals(await start("allow"), [1, "[False, True]"]);
+  path = `${folder.path}/sandbox.json`; // code could have written this one
+  await write(one.path);
+  assertEquals(await start("allow"), [1, "[True, False]"]);
 });
 
 Deno.test("a server that continues a session asks about settings that have changed since", async () => {

@@ -11,6 +11,7 @@ import { ipybox } from "../support/cli.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { testPython } from "../support/python.ts";
+import { beginWriting, makeOwnFolders } from "../../src/sandbox/workspace.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const ALICE = "alice-alice-alice-alice";
@@ -59,18 +60,20 @@ Deno.test("ipybox mcp --http says which line of the token file is wrong", async 
   const { folder, workspace, args } = await withTokens("");
   await using _folder = folder;
   const placements = {
-    [`${workspace}/inside.json`]: { type: "kubernetes" },
+    [`${workspace}/inside.json`]: { type: "kubernetes" }, // code ran there
     [`${folder.path}/ssh.json`]: { type: "ssh", host: "nowhere" },
     [`${folder.path}/good.json`]: { type: "kubernetes", namespace: "team-a" },
   };
   for (const [path, placement] of Object.entries(placements)) {
     await Deno.writeTextFile(path, JSON.stringify(placement));
   }
+  await makeOwnFolders(workspace);
+  await beginWriting(workspace);
   for (
     const [settings, message, ...more] of [
       ["sessions=many", 'received "many"'],
       ["placement=missing.json", `No file "${folder.path}/missing.json"`],
-      ["placement=work/inside.json", "could replace"],
+      ["placement=work/inside.json", "could have written it"],
       ["placement=ssh.json", "a --placement that keeps sessions apart"],
       ["placement=good.json", "--placement and --project cannot", "--project", folder.path],
     ] as const

@@ -24,7 +24,13 @@ Deno.test("--placement takes a file of the user's, and none that code could have
   assertEquals(await run(`${path}/place.json`), { code: 0, stdout: "42\n", stderr: "" });
   const inside = await run(`${path}/work/place.json`);
   assertEquals(inside.code, 2);
-  assertStringIncludes(inside.stderr, "could replace");
+  assertStringIncludes(inside.stderr, `could have written it`);
+  assertEquals((await ipybox(["trust", "--yes"], { cwd: `${path}/work` })).code, 0);
+  assertEquals((await run(`${path}/work/place.json`)).stdout, "42\n");
+  await Deno.writeTextFile(`${path}/work/place.json`, placement.replace("env", "false"));
+  const changed = await run(`${path}/work/place.json`);
+  assertEquals(changed.stdout, "42\n"); // by what was accepted
+  assertStringIncludes(changed.stderr, "has changed since you used it last");
   const bad = await run(`${path}/bad.json`);
   assertStringIncludes(bad.stderr, "host");
   const unknown = await run("kubernets");

@@ -12,7 +12,8 @@ import { silentLogger } from "../../src/base/log.ts";
 import { loadPolicy } from "../../src/approval/rules/file.ts";
 import { ipybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
-import { writeAcceptedPolicy } from "../support/policy.ts";
+import { decisionOnCount, writeAcceptedPolicy } from "../support/policy.ts";
+import { beginWriting } from "../../src/sandbox/workspace.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { ipyboxAtTerminal, type Typing } from "../support/terminal.ts";
 import { stateOf } from "../support/workspace_state.ts";
@@ -364,57 +365,84 @@ Deno.test("ipybox policy shows, explains and takes back what is remembered", asy
   }
 });
 
-/** Where a policy is, in a folder with a workspace `ws`, and whether it may be used. */
-const POLICY_PLACES: readonly (readonly [path: string, allowed: boolean])[] = [
-  ["policy.json", true],
-  ["ws/.ipybox/other.json", true],
-  ["ws/policy.json", false],
-  ["ws/sub/policy.json", false],
-  ["ws/.ipyboxes/policy.json", false],
-  ["ws/.ipybox/../policy.json", false],
-  ["link-into-ws/policy.json", false],
-  ["link-to-file.json", false],
-  ["ws/link-out.json", false],
-  ["ws/.ipybox/link.json", false],
-];
+/** Where a policy is, in a folder with a workspace `ws`, and whether it counts there as it is named. */
+const POLICY_PLACES: Readonly<Record<string, "always" | "before code ran" | "never">> = {
+  "policy.json": "always",
+  "ws/.ipybox/other.json": "always",
+  "ws/policy.json": "before code ran",
+  "ws/.ipyboxes/policy.json": "never",
+  "ws/.ipybox/../policy.json": "before code ran",
+  "link-into-ws/policy.json": "never",
+  "link-into-ws/plain.json": "before code ran",
+  "link-to-file.json": "before code ran",
+  "ws/link-out.json": "never",
+  "ws/.ipybox/link.json": "before code ran",
+};
 
-Deno.test("a policy that executed code could change is refused", async () => {
+Deno.test("a policy that executed code could have written counts once its user has accepted it", async () => {
+  const allow = '{"rules": [{"effect": "allow"}]}';
+  for (const [place, counts] of Object.entries(POLICY_PLACES)) {
+    for (const ran of [false, true]) {
+      await using folder = await TempFolder.create();
+      const path = await Deno.realPath(folder.path);
+      const workspace = `${path}/ws`;
+      await Deno.mkdir(`${workspace}/.ipybox`, { recursive: true });
+      await Deno.mkdir(`${workspace}/sub`);
+      await Deno.mkdir(`${workspace}/.ipyboxes`);
+      for (const name of ["policy", "ws/.ipybox/other", "ws/policy", "ws/sub/plain"]) {
+        await Deno.writeTextFile(`${path}/${name}.json`, allow);
+      }
+      await Deno.symlink(`${workspace}/sub`, `${path}/link-into-ws`);
+      await Deno.symlink(`${workspace}/policy.json`, `${path}/link-to-file.json`);
+      await Deno.symlink(`${path}/policy.json`, `${workspace}/link-out.json`);
+      await Deno.symlink(`${workspace}/policy.json`, `${workspace}/.ipybox/link.json`);
+      for (const name of ["sub", ".ipyboxes"]) {
+        await Deno.symlink(`${path}/policy.json`, `${workspace}/${name}/policy.json`);
+      }
+      if (ran) await beginWriting(workspace);
+      const options = { workspace, file: `${path}/${place}` };
+      if (counts === "never") {
+        await assertRejects(() => decisionOnCount(options), ConfigError, "is a symbolic link");
+        continue;
+      }
+      const first = ran && counts === "before code ran" ? "ask" : "allow";
+      assertEquals(await decisionOnCount(options), first, place);
+      assertEquals(await decisionOnCount({ ...options, trust: "all" }), "allow", place);
+      const accept = async () => {
+        assertEquals((await ipybox(["trust", "--yes"], { cwd: workspace })).code, 0);
+      };
+      if (ran) {
+        await accept();
+        assertEquals(await decisionOnCount(options), "allow", place);
+        continue;
+      }
+      await Deno.writeTextFile(options.file, '{"rules": []}');
+      await accept();
+      await Deno.writeTextFile(options.file, allow); // by whoever can write there
+      const isUsers = place === "policy.json";
+      assertEquals(await decisionOnCount(options), isUsers ? "allow" : "ask", place);
+    }
+  }
+});
+
+Deno.test("looking at a policy in a workspace accepts nothing", async () => {
   await using folder = await TempFolder.create();
   const path = await Deno.realPath(folder.path);
-  await Deno.mkdir(`${path}/ws/.ipybox`, { recursive: true });
-  await Deno.mkdir(`${path}/ws/sub`);
-  await Deno.mkdir(`${path}/ws/.ipyboxes`);
-  for (const place of ["policy.json", "ws/.ipybox/other.json", "ws/policy.json"]) {
-    await Deno.writeTextFile(`${path}/${place}`, "{}");
-  }
-  await Deno.symlink(`${path}/ws/sub`, `${path}/link-into-ws`);
-  await Deno.symlink(`${path}/ws/policy.json`, `${path}/link-to-file.json`);
-  await Deno.symlink(`${path}/policy.json`, `${path}/ws/link-out.json`);
-  await Deno.symlink(`${path}/ws/policy.json`, `${path}/ws/.ipybox/link.json`);
-  for (const place of ["ws/sub/policy.json", "ws/.ipyboxes/policy.json"]) {
-    await Deno.symlink(`${path}/policy.json`, `${path}/${place}`);
-  }
   const workspace = `${path}/ws`;
-  for (const [place, allowed] of POLICY_PLACES) {
-    const loaded = loadPolicy({ workspace, file: `${path}/${place}` });
-    if (allowed) await loaded;
-    else await assertRejects(() => loaded, ConfigError, "is in the workspace", place);
-  }
+  await Deno.mkdir(`${workspace}/.ipybox`, { recursive: true });
+  await Deno.writeTextFile(`${workspace}/policy.json`, "{}");
   const env = { XDG_CONFIG_HOME: path };
-  // Looking at one there grants nothing.
-  for (
-    const args of [["check", `${path}/ws/policy.json`], [
-      "test",
-      "--file",
-      `${path}/ws/policy.json`,
-    ]]
-  ) {
+  await beginWriting(workspace);
+  const file = `${workspace}/policy.json`;
+  for (const args of [["check", file], ["test", "--file", file]]) {
     const { code, stderr } = await ipybox(["policy", ...args, "--workspace", workspace], { env });
     assertEquals(code, 0, stderr);
   }
-  const run = ["run", "-c", "1", "--workspace", `${path}/ws`];
-  const named = await ipybox([...run, "--approve", `${path}/ws/policy.json`], { env });
-  assertStringIncludes(named.stderr, "is in the workspace");
+  assertStringIncludes((await ipybox(["trust"], { cwd: workspace })).stderr, "Nothing to accept");
+  const run = ["run", "-c", "1", "--workspace", workspace];
+  const named = await ipybox([...run, "--approve", file], { env });
+  assertEquals(named.code, 0);
+  assertStringIncludes(named.stderr, `accept it with \`ipybox trust ${workspace}\``);
   // the user's own policy in a workspace that is the home folder
   await Deno.mkdir(`${path}/ws/config/ipybox`, { recursive: true });
   await Deno.writeTextFile(`${path}/ws/config/ipybox/policy.json`, "{}");

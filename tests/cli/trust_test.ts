@@ -8,7 +8,7 @@ import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { ipyboxAtTerminal } from "../support/terminal.ts";
 import { readDotenv } from "../../src/mcp/env.ts";
-import { readOwnConfig } from "../../src/sandbox/config.ts";
+import { readSandboxConfig } from "../../src/sandbox/config.ts";
 import { CODE_NOTE, recordVariables } from "../../src/sandbox/own_variables.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { startEvidence } from "../../src/servers/start_evidence.ts";
@@ -51,7 +51,8 @@ Deno.test("ipybox trust --list shows what was accepted, and --revoke takes it ba
   // One that is gone.
   assertEquals((await trust("--yes", folder.path)).code, 0);
   await Deno.remove(folder.path, { recursive: true });
-  assertEquals((await trust("--list")).stdout, all);
+  const gone = all.replace(folder.path, `${folder.path} (gone)`);
+  assertEquals((await trust("--list")).stdout, gone);
   assertEquals((await trust("--revoke", folder.path)).code, 0);
   assertEquals((await trust("--list")).stdout, "");
   await Deno.mkdir(folder.path); // to be removed with the test
@@ -155,7 +156,7 @@ Deno.test("ipybox trust shows how a setting differs from what was accepted befor
     }
   };
   await write("raw.one", "old", "old.example");
-  await readOwnConfig(`${cwd}/.ipybox/sandbox.json`, { workspace: cwd });
+  await readSandboxConfig(`${cwd}/.ipybox/sandbox.json`, { workspace: cwd });
   assertEquals((await ipybox(["trust", "--yes"], { cwd })).code, 0);
   await write("raw.two", "new", "new.example");
 

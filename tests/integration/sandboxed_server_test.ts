@@ -268,7 +268,7 @@ Deno.test("a sandbox that cannot be had is said, and nothing is started", async 
     assertMatch(error.message, message);
     return error;
   };
-  const missing = await wrong({ ...prober(), sandbox: "no.json" }, /no\.json does not exist/);
+  const missing = await wrong({ ...prober(), sandbox: "no.json" }, /no\.json do not exist/);
   assert(missing instanceof ConfigError);
   await Deno.writeTextFile(`${workspace}/open.json`, '{"filesystem":{"disabled":true}}');
   await wrong({ ...prober(), sandbox: "open.json" }, /would let sandboxed code escape/);

@@ -1,13 +1,7 @@
 /** The Python project's documentation of sandboxed MCP servers, as it is written there. */
-import {
-  assert,
-  assertEquals,
-  assertMatch,
-  assertRejects,
-  assertStringIncludes,
-} from "@std/assert";
+import { assert, assertMatch, assertStringIncludes } from "@std/assert";
 import { generateMcpSources } from "../../src/apigen/generate.ts";
-import { CodeExecutionError, ConfigError } from "../../src/base/errors.ts";
+import { CodeExecutionError } from "../../src/base/errors.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { npmRegistry } from "../support/npm_registry.ts";
 import { testIf } from "../support/skip.ts";
@@ -93,42 +87,18 @@ print(result.content)
 `));
     assert(error instanceof CodeExecutionError);
     assertMatch(error.message, /operation not permitted|permission denied/i);
-
-    const outcomes = await executor.execute(`
-import os
-def attempt(act):
-    try:
-        act()
-        return "done"
-    except OSError as error:
-        return type(error).__name__
-print(attempt(lambda: open("examples/sandbox-mcp.json", "w")))
-print(attempt(lambda: os.rename("examples", "old")))
-print(attempt(lambda: os.replace("README.md", "examples/sandbox-mcp.json")))
-`);
-    for (const outcome of outcomes.text?.split("\n") ?? []) assertMatch(outcome, /Error$/);
-    assertEquals(
-      JSON.parse(await Deno.readTextFile(`${workspace}/examples/sandbox-mcp.json`)),
-      settings,
-    );
   },
 });
 
-Deno.test("settings that code could have written are refused for a sandbox", async () => {
+Deno.test("settings of servers' sandboxes that code has written since count for nothing", async () => {
   await using test = await TestExecutor.start({
     servers: { later: { command: "true", sandbox: "later.json" } },
   });
-  const { executor, workspace } = test;
+  const { executor } = test;
   await executor.execute(`
-for name in ("mine.json", "later.json"):
-    with open(name, "w") as file:
-        file.write('{"filesystem": {"allowRead": ["/"]}}')
+with open("later.json", "w") as file:
+    file.write('{"filesystem": {"allowRead": ["/"]}}')
 `);
-  for (const settings of ["mine.json", `${workspace}/mine.json`]) {
-    const params = { command: "true", sandbox: settings };
-    const refused = () => executor.registerServer("mine", params);
-    await assertRejects(refused, ConfigError, "executed code can write to");
-  }
   const error = await rejection(executor.execute(`
 import ipybox_runtime
 ipybox_runtime.ToolRunner("later").run_sync("anything")

@@ -36,8 +36,8 @@ Deno.test("a call is not sent again to a server that no longer knows the session
   const registry = await ServerRegistry.open({ workspace: workspace.path, servers });
   await using pool = new McpPool({
     registry,
-    approveStart: () => Promise.resolve(),
-    isAdmitted: () => Promise.resolve(true),
+    approveStart: () => Promise.resolve({}),
+    unaskedStart: () => Promise.resolve({}),
   });
   const error = await assertRejects(
     () => pool.callTool("forgetful", "pay", sealObject({ amount: "1" })),
@@ -89,8 +89,8 @@ async function call(server: Deno.HttpServer<Deno.NetAddr>): Promise<void> {
   const registry = await ServerRegistry.open({ workspace: workspace.path, servers });
   await using pool = new McpPool({
     registry,
-    approveStart: () => Promise.resolve(),
-    isAdmitted: () => Promise.resolve(true),
+    approveStart: () => Promise.resolve({}),
+    unaskedStart: () => Promise.resolve({}),
   });
   await pool.callTool("forgetful", "pay", sealObject({ amount: "1" }));
 }

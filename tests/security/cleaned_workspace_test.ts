@@ -114,7 +114,7 @@ print("written")`);
     await assertRejects(
       () => TestExecutor.start({ workspace, sandbox: { config } }),
       ConfigError,
-      `code of the workspace ${folder.path} could replace`,
+      "could have written it",
     );
   }
   const own = `${folder.path}/.ipybox/sandbox.json`;

@@ -6,7 +6,8 @@ import { ConfigError, ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
 import { readDotenv } from "../../src/mcp/env.ts";
-import { readOwnConfig, readSandboxConfig } from "../../src/sandbox/config.ts";
+import { readSandboxConfig } from "../../src/sandbox/config.ts";
+import { beginWriting, makeOwnFolders } from "../../src/sandbox/workspace.ts";
 import { acceptVariables, CODE_NOTE, readVariables } from "../../src/sandbox/own_variables.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { ipybox } from "../support/cli.ts";
@@ -22,7 +23,7 @@ const READERS: Readonly<Record<string, (workspace: string) => Promise<unknown>>>
   ".ipybox/mcp.json": (workspace) => ServerRegistry.open({ workspace }),
   ".ipybox/policy.json": (workspace) => loadPolicy({ workspace, log }),
   ".ipybox/sandbox.json": (workspace) =>
-    readOwnConfig(`${workspace}/.ipybox/sandbox.json`, { workspace }),
+    readSandboxConfig(`${workspace}/.ipybox/sandbox.json`, { workspace }),
   ".env": (workspace) => readDotenv(workspace, log),
 };
 
@@ -186,20 +187,46 @@ Deno.test("a domain that is added to sandbox settings counts once the user has a
   const write = (...allowedDomains: string[]) =>
     Deno.writeTextFile(path, JSON.stringify({ network: { allowedDomains } }));
   const domains = async () =>
-    (await readOwnConfig(path, { workspace })).network?.allowedDomains ?? [];
+    (await readSandboxConfig(path, { workspace })).network?.allowedDomains ?? [];
   await Deno.mkdir(`${workspace}/.ipybox`);
   await write("example.com");
   assertEquals(await domains(), ["example.com"]); // naming the file accepts it
 
   await write("example.org", "evil.example");
   assertEquals(await domains(), ["example.com"]); // as it was accepted
-  const config = await readSandboxConfig(path, { workspace });
+  const config = await readSandboxConfig(path, { workspace, trust: "all" });
   assertEquals(config.network?.allowedDomains?.length, 2); // as `run --trust` reads it
   const { code, stderr } = await ipybox(["trust", "--yes"], { cwd: workspace });
   assertEquals(code, 0, stderr);
   assertStringIncludes(stderr, "evil.example");
   assertEquals(await domains(), ["example.org", "evil.example"]);
   assertStringIncludes((await ipybox(["trust", "--list"])).stdout, ".ipybox/sandbox.json");
+});
+
+Deno.test("settings that code could have written count once they were accepted, however they are named", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = await Deno.realPath(folder.path);
+  const path = `${workspace}/sandbox.json`;
+  const write = (...allowedDomains: string[]) =>
+    Deno.writeTextFile(path, JSON.stringify({ network: { allowedDomains } }));
+  const domains = async (trust?: "all") =>
+    (await readSandboxConfig(path, { workspace, trust })).network?.allowedDomains;
+  await makeOwnFolders(workspace);
+  await beginWriting(workspace); // code runs there from now on
+  await write("example.com");
+  for (const _again of [1, 2]) {
+    const { message } = await assertRejects(() => domains(), ConfigError);
+    for (const words of ["code that ran in", `\`ipybox trust ${workspace}\``]) {
+      assertStringIncludes(message, words);
+    }
+  }
+  assertEquals(await domains("all"), ["example.com"]);
+  assertEquals((await ipybox(["trust", "--list"])).stdout.includes(workspace), false);
+  const { stderr } = await ipybox(["trust", "--yes"], { cwd: workspace });
+  assertStringIncludes(stderr, `Code that ran here could have written ${path}`);
+  assertEquals(await domains(), ["example.com"]);
+  await write("evil.example");
+  assertEquals(await domains(), ["example.com"]);
 });
 
 Deno.test("what an accepted policy denies is not allowed after a change, also of a long one, or once it is gone", async () => {
@@ -238,12 +265,15 @@ Deno.test("sandbox settings whose former text cannot be used start nothing until
   for (const [name, config] of Object.entries(former)) {
     const path = `${workspace}/.ipybox/${name}.json`;
     await Deno.writeTextFile(path, JSON.stringify(config));
-    await readOwnConfig(path, { workspace, allowUnsafe: true });
+    await readSandboxConfig(path, { workspace, allowUnsafe: true });
     await Deno.writeTextFile(path, JSON.stringify(now));
-    const { message } = await assertRejects(() => readOwnConfig(path, { workspace }), ConfigError);
+    const { message } = await assertRejects(
+      () => readSandboxConfig(path, { workspace }),
+      ConfigError,
+    );
     assertMatch(message, new RegExp(`former .*${name === "long" ? "too long" : path}`));
-    for (const words of [path, "`ipybox trust`"]) assertStringIncludes(message, words);
+    for (const words of [path, "`ipybox trust"]) assertStringIncludes(message, words);
     assertEquals((await ipybox(["trust", "--yes"], { cwd: workspace })).code, 0);
-    assertEquals(await readOwnConfig(path, { workspace }), now);
+    assertEquals(await readSandboxConfig(path, { workspace }), now);
   }
 });

@@ -13,10 +13,13 @@ import { ToolRunner } from "../../src/calls/runner.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
 import type { StdioServerParams } from "../../src/mcp/params.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
-import { startEvidence, startsUnasked } from "../../src/servers/start_evidence.ts";
+import { startEvidence, unaskedStart } from "../../src/servers/start_evidence.ts";
 import { attack } from "../support/attacker.ts";
+import { TestExecutor } from "../support/executor.ts";
+import type { OwnRegisterOptions } from "../../src/executor/options.ts";
 import { ipybox } from "../support/cli.ts";
 import { copiedServer, rawServer } from "../support/mcp.ts";
+import { McpHost } from "../support/mcp_client.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const log = silentLogger;
@@ -171,7 +174,8 @@ Deno.test("a registration is bound to the files that code could run by it, and t
   for (const [name, [params, changeIt, isAsked]] of Object.entries(cases)) {
     const run = await startEvidence("x", params, { workspace, isOwn: true, log });
     await registry.register("x", params, run);
-    const unasked = async () => await startsUnasked(registry, ["x", params], { workspace, log });
+    const unasked = async () =>
+      await unaskedStart(registry, ["x", params], { workspace, log }) !== undefined;
     assertEquals(await unasked(), true, name);
     await changeIt();
     assertEquals(await unasked(), !isAsked, name);
@@ -198,4 +202,48 @@ Deno.test("the program of a server comes from no .env of the workspace, which a 
     await using connection = await connectMcp("x", params, { workspace, log });
     assertEquals((await connection.listTools()).length > 0, true);
   }
+});
+
+Deno.test("a server's sandbox gets the settings that its start was judged by", async () => {
+  await using folder = await TempFolder.create();
+  const path = `${folder.path}/settings.json`;
+  await Deno.writeTextFile(path, "replaced meanwhile");
+  const server = { ...rawServer(), sandbox: path };
+  const options = { workspace: folder.path, log };
+  await using _connection = await connectMcp("raw", server, {
+    ...{ ...options, settings: { path, text: '{"filesystem": {"allowRead": ["/usr"]}}' } },
+  });
+  await assertRejects(() => connectMcp("raw", server, options), ConfigError, "not JSON");
+});
+
+Deno.test("a model's server gets the sandbox settings that the user was shown, or is not registered", async () => {
+  await using folder = await TempFolder.create();
+  const path = `${folder.path}/settings.json`;
+  const settings = (name: string) => `{"filesystem": {"allowRead": ["/usr/${name}"]}}`;
+  await Deno.writeTextFile(path, settings("bin"));
+  const server = { ...rawServer(), sandbox: "settings.json" };
+  const questions: string[] = [];
+  await using host = await McpHost.start({
+    args: ["--workspace", folder.path, "--no-sandbox"],
+    answer: async (question) => {
+      questions.push(question);
+      await Deno.writeTextFile(path, settings("lib"));
+      return "allow";
+    },
+  });
+  const params = { server_name: "raw", server_params: server };
+  const { isError = false, text } = await host.call("register_mcp_server", params);
+  assertEquals(isError, false, text);
+  for (const [at, name] of ["bin", "lib"].entries()) { // it asks again: these are others
+    assertStringIncludes(questions[at] ?? "", settings(name));
+  }
+
+  await using session = await TestExecutor.start({ workspace: folder.path });
+  const { executor } = session;
+  const options: OwnRegisterOptions = { seen: { settings: settings("bin") } };
+  const { message } = await assertRejects(
+    () => executor.registerServer("other", server, options),
+    ConfigError,
+  );
+  assertStringIncludes(message, "its sandbox settings are not those that were shown");
 });

@@ -112,7 +112,7 @@ async function kernelSandbox({ root, workspace }: Place, script: string) {
   return prepareSandbox(folders, contents, { log, signal, path: PATH, python, limits });
 }
 
-function serverSandbox(place: Place, args: string[], options: { openReads?: boolean } = {}) {
+async function serverSandbox(place: Place, args: string[], options: { openReads?: boolean } = {}) {
   const { root, workspace } = place;
   const program = {
     command: namedProgram("/bin/sh"),
@@ -120,11 +120,12 @@ function serverSandbox(place: Place, args: string[], options: { openReads?: bool
     env: { PATH },
     cwd: `${root.path}/own`,
   };
-  return sandboxServer(program, {
+  const path = `${root.path}/settings.json`;
+  return await sandboxServer(program, {
     folder: `${root.path}/own`,
     hostPrivate: `${root.path}/host`,
     workspace,
-    settings: `${root.path}/settings.json`,
+    settings: { path, text: await Deno.readTextFile(path) },
     ...options,
     log,
     signal,

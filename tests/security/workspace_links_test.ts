@@ -14,7 +14,7 @@ import {
   EnvironmentNotReadyError,
   McpConnectionError,
 } from "../../src/base/errors.ts";
-import { loadPolicy } from "../../src/approval/rules/file.ts";
+import { readSandboxConfig } from "../../src/sandbox/config.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { KernelGateway } from "../../src/kernel/gateway.ts";
 import { silentLogger } from "../../src/base/log.ts";
@@ -126,45 +126,44 @@ Deno.test("nothing that code of another workspace could change is run or obeyed"
   );
   await assertRejects(() => Deno.lstat(ran), Deno.errors.NotFound);
 
-  const through = `leads through the workspace ${other.path}`;
-  await Deno.writeTextFile(`${other.path}/sandbox.json`, "{}");
-  await Deno.symlink(`${other.path}/sandbox.json`, `${outside.path}/sandbox.json`);
-  for (const config of [`${other.path}/sandbox.json`, `${outside.path}/sandbox.json`]) {
-    await assertRejects(
-      () => CodeExecutor.start({ workspace, python: testPython(), sandbox: { config }, log }),
-      ConfigError,
-      through,
-    );
-    const server = { command: "srt", args: ["--settings", config, "--", "true"] };
-    await assertRejects(
-      () => connectMcp("s", server, { workspace }),
-      ConfigError,
-      through,
-    );
-  }
-
   await Deno.writeTextFile(`${other.path}/policy.json`, '{"rules": [{"effect": "allow"}]}');
   await Deno.mkdir(`${outside.path}/ipybox`);
   await Deno.symlink(`${other.path}/policy.json`, `${outside.path}/ipybox/policy.json`);
-  await assertRejects(
-    () => loadPolicy({ workspace, file: `${other.path}/policy.json` }),
-    ConfigError,
-    through,
-  );
   const { code, stderr } = await ipybox(["policy", "explain", "s.t", "{}"], {
     cwd: workspace,
     env: { XDG_CONFIG_HOME: outside.path },
   });
   assert(code !== 0);
-  assertStringIncludes(stderr, through);
-  // What code cannot reach there counts.
-  for (const name of ["policy.json", "sandbox.json"]) {
-    await Deno.rename(`${other.path}/${name}`, `${other.path}/.ipybox/${name}`);
+  assertStringIncludes(stderr, `is in the workspace ${other.path}`);
+});
+
+Deno.test("named settings that code of another workspace changes count once they were accepted there", async () => {
+  await using folder = await TempFolder.create();
+  await using other = await TempFolder.create();
+  await using fresh = await TempFolder.create();
+  await using outside = await TempFolder.create();
+  await Deno.mkdir(`${other.path}/.ipybox`);
+  const configs = [
+    `${other.path}/sandbox.json`,
+    `${other.path}/.ipybox/sandbox.json`,
+    `${outside.path}/sandbox.json`,
+  ];
+  await Deno.symlink(`${other.path}/linked.json`, `${outside.path}/sandbox.json`);
+  for (const config of configs) {
+    const domains = async (workspace: string) =>
+      (await readSandboxConfig(config, { workspace })).network?.allowedDomains;
+    const write = (...allowedDomains: string[]) =>
+      Deno.writeTextFile(config, JSON.stringify({ network: { allowedDomains } }));
+    await write("example.com");
+    assertEquals(await domains(folder.path), ["example.com"]);
+    await write("evil.example");
+    assertEquals(await domains(folder.path), ["example.com"]);
+    assertEquals(await domains(fresh.path), ["example.com"]); // of a workspace that has never named it
+    await Deno.mkdir(`${other.path}/sub/.ipybox`, { recursive: true }); // code can make one
+    assertEquals(await domains(`${other.path}/sub`), ["example.com"]);
+    assertEquals((await ipybox(["trust", "--yes"], { cwd: other.path })).code, 0);
+    assertEquals(await domains(folder.path), ["evil.example"]);
   }
-  await loadPolicy({ workspace, file: `${other.path}/.ipybox/policy.json` });
-  const config = `${other.path}/.ipybox/sandbox.json`;
-  await using started = await TestExecutor.start({ workspace, sandbox: { config } });
-  assertEquals((await started.executor.execute("6 * 7")).text, "42");
 });
 
 Deno.test("a server is given nothing that a link in the workspace leads to", async () => {

@@ -12,7 +12,7 @@ import { PackageFolder } from "../../python/packages.ts";
 import { findHidden } from "../../sandbox/hidden.ts";
 import { hostPython } from "../../sandbox/wall.ts";
 import { ServerRegistry } from "../../servers/registry.ts";
-import { startsUnasked } from "../../servers/start_evidence.ts";
+import { unaskedStart } from "../../servers/start_evidence.ts";
 import type { SessionOptions } from "../session.ts";
 
 /** The basis of a workspace's sessions. */
@@ -40,14 +40,15 @@ export async function sessionServers(
     const [name] = entry;
     try {
       const isGiven = registry.isGiven(...entry);
-      if (!isGiven && !await startsUnasked(registry, entry, { workspace, log: silentLogger })) {
+      const options = { workspace, log: silentLogger };
+      if (!isGiven && await unaskedStart(registry, entry, options) === undefined) {
         log?.warn(
           `Not available in sessions: ${name}. Its files in the workspace, or its sandbox settings, ` +
             "have changed since you registered it. Review and accept them with `ipybox trust`",
         );
         continue;
       }
-      settled[name] = await withSettingsOf(workspace, entry);
+      settled[name] = withSettingsOf(workspace, entry);
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;
       log?.warn(`Not available in sessions: ${name}. ${error.message}`);

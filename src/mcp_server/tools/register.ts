@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { GeneratedTool } from "../../apigen/generate.ts";
 import { shellWord } from "../../base/shell_word.ts";
+import type { OwnRegisterOptions } from "../../executor/options.ts";
 import {
   checkServerName,
   type HttpServerParams,
@@ -47,16 +48,20 @@ export function registerRegister(host: ToolHost): void {
     const log = request.session.log;
     const evidence = await startEvidence(name, params, { workspace, variables, isOwn: true, log });
     const reach = reachText(name, evidence, workspace);
+    const { settings } = evidence;
+    const shownSettings = settings === undefined ? {} : { sandbox_settings: settings };
     const change = {
       tool: "register_mcp_server",
-      parameters: { server_name: name, server_params: params },
+      parameters: { server_name: name, server_params: params, ...shownSettings },
       noted: { server_name: name, server: launch }, // without the values of variables and headers
       question: {
         // All of it, as JSON: the user sees exactly the server that will be started.
         description: `Register the MCP server "${name}"? It is started or reached like this, ` +
           `outside the code's sandbox:\n\n${
             foreignBlock(JSON.stringify(params, null, 2).split("\n"))
-          }${reach === undefined ? "" : `\n\n${reach}`}`,
+          }${settings === undefined ? "" : settingsBlock(settings)}${
+            reach === undefined ? "" : `\n\n${reach}`
+          }`,
         what: `Registering the server "${name}"`,
         byHand: byHand(name, params),
         effect:
@@ -68,11 +73,16 @@ export function registerRegister(host: ToolHost): void {
       const { session, work } = request;
       work.activity = `Connecting to ${name}`;
       const { executor } = await work.kernel();
-      const tools = await executor.registerServer(name, params);
+      const seen: OwnRegisterOptions = { seen: { settings } };
+      const tools = await executor.registerServer(name, params, seen);
       await session.serversChanged();
       return success(registeredText(name, tools));
     });
   });
+}
+
+function settingsBlock(settings: string): string {
+  return `\n\nThe settings of its sandbox:\n\n${foreignBlock(settings.split("\n"))}`;
 }
 
 /** The modules in one line, then notes on single tools. */
