@@ -7,12 +7,12 @@
 import { basename, dirname, relative, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { stderrLogger } from "../base/log.ts";
-import { codeOf } from "../base/message_of.ts";
+import { codeOf, messageOf } from "../base/message_of.ts";
 import { shellWord } from "../base/shell_word.ts";
 import { isInside, isWorkspace, realPathIfSeen, stateOf, wayTo } from "../process/trusted_path.ts";
 import { NAMED, OwnEntries, type TrustSetting } from "../files/own_entries.ts";
 import { PinnedFolder } from "../files/pinned_folder.ts";
-import { readHostileFile } from "../files/safe.ts";
+import { ifPresent, readHostileFile } from "../files/safe.ts";
 import { workspaceOfSession } from "../files/workspace_state.ts";
 import { couldWrite } from "./own_variables.ts";
 
@@ -52,10 +52,16 @@ export async function readNamedFile(
   options: NamedFileOptions,
 ): Promise<NamedFile | undefined> {
   const { names, own, steps, real } = await workspacesOn(path, options);
-  const text = names.size === 0 ? await readHostileFile(real) : await readPinned(real);
-  if (text === undefined || names.size === 0) {
+  if (names.size === 0) { // the user's own: it may be a pipe, as of `<(command)`
+    const text = await ifPresent(Deno.readTextFile(path)).catch((cause: unknown) => {
+      throw new ConfigError(`Cannot read the ${options.what} ${path}: ${messageOf(cause)}`, {
+        cause,
+      });
+    });
     return text === undefined ? text : { text, place: undefined };
   }
+  const text = await readPinned(real);
+  if (text === undefined) return undefined;
   const { kind = "settings" } = options;
   const places = await Promise.all(
     [...names].map(async ([workspace, name]) => {

@@ -105,3 +105,16 @@ Deno.test("The published JSON Schema is that of the code (`ipybox policy schema`
   );
   assertEquals(JSON.parse(published), JSON.parse(JSON.stringify(policyJsonSchema())));
 });
+
+Deno.test("loadPolicy() reads a policy from a pipe, such as <(command)", async () => {
+  await using folder = await TempFolder.create();
+  const file = `${folder.path}/pipe`;
+  await new Deno.Command("mkfifo", { args: [file] }).output();
+  const [policy] = await Promise.all([
+    loadPolicy({ file }),
+    Deno.writeTextFile(file, '{"rules": [{"effect": "deny"}]}'),
+  ]);
+  assert(policy !== undefined);
+  const error = await assertRejects(() => loadPolicy({ file: folder.path }), ConfigError);
+  assert(error.message.includes(folder.path), error.message);
+});
