@@ -425,7 +425,7 @@ export function stem(word: string): string {
 }
 
 /** The stems of related words. */
-export function relatedTo(stemmed: string): ReadonlySet<string> {
+function relatedTo(stemmed: string): ReadonlySet<string> {
   return (related ??= relations()).get(stemmed) ?? NONE;
 }
 

@@ -81,6 +81,7 @@ Deno.test("ServerRegistry says file, line and column of bad JSON", async () => {
     ["[]", "must be a JSON object"],
     ['{"mcpServers": []}', '"mcpServers" must be an object'],
     ['{"mcpServers": {"x": {}}}', 'MCP server "x"'],
+    ['{"mcpServers": {"x": {"command": "y", "arg": []}}}', 'Unknown key "arg"'],
     ['{"mcpServers": {"../x": {"command": "y"}}}', "../x"],
     ['{"mcpServers": {"__proto__": {"command": "y"}}}', "__proto__"],
   ];

@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { COMMANDS } from "../../src/commands/mod.ts";
-import { ipybox } from "../support/cli.ts";
+import { COMMANDS, runCommandLine } from "../../src/commands/mod.ts";
+import { type CliEnd, ipybox } from "../support/cli.ts";
+import { commandIo } from "../support/command_io.ts";
 
 Deno.test("ipybox --help lists the commands", async (t) => {
   const { code, stdout, stderr } = await ipybox(["--help"]);
@@ -13,7 +14,7 @@ Deno.test("ipybox --help lists the commands", async (t) => {
 
 for (const name of Object.keys(COMMANDS)) {
   Deno.test(`ipybox ${name} --help tells what it does and gives an example`, async (t) => {
-    const { code, stdout, stderr } = await ipybox([name, "--help"]);
+    const { code, stdout, stderr } = await inThisProcess([name, "--help"]);
 
     assertEquals({ code, stderr }, { code: 0, stderr: "" });
     await t.assertSnapshot(stdout);
@@ -57,6 +58,13 @@ Deno.test("ipybox refuses a command line that it does not understand", async (t)
     [["run", "-c", "1", "-c", "2"], "Option --code was given twice", "ipybox run --help"],
     [["run", "-c", "1", "--timeout", "soon"], "a number above 0", "ipybox run --help"],
     [["run", "-c", "1", "--timeout=-1"], "a number above 0", "ipybox run --help"],
+    [
+      ["run", "--timeout", "-1", "-c", "1"],
+      'Option --timeout needs a number above 0: received "-1"',
+      "ipybox run --help",
+    ],
+    [["setup", "--fast"], "Unknown option --fast", "ipybox setup --help"],
+    [["doctor", "--fast"], "Unknown option --fast", "ipybox doctor --help"],
     [["run", "-c", "1", "--approve", "maybe"], "ask, allow, deny or reads", "ipybox run --help"],
     [["run", "/no/such/file.py"], 'No file "/no/such/file.py"', "ipybox run --help"],
     [["run", "/tmp"], '"/tmp" is a directory', "ipybox run --help"],
@@ -101,24 +109,27 @@ Deno.test("ipybox refuses a command line that it does not understand", async (t)
     [["register", "--from", "/no/such.json"], 'No file "/no/such.json"', "register --help"],
     [["register", "a", "--from", "x.json"], "--from takes no NAME", "ipybox register --help"],
   ];
-  // In turns of four: each is a process of its own.
-  for (let start = 0; start < cases.length; start += 4) {
-    await Promise.all(
-      cases.slice(start, start + 4).map(([args, message, hint]) =>
-        t.step({
-          name: `ipybox ${args.join(" ")}`,
-          sanitizeOps: false, // they run side by side
-          sanitizeResources: false,
-          sanitizeExit: false,
-          fn: async () => {
-            const { code, stdout, stderr } = await ipybox(args);
-            assertEquals({ code, stdout }, { code: 2, stdout: "" }, stderr);
-            assertStringIncludes(stderr, message);
-            assertStringIncludes(stderr, hint);
-            assertEquals(stderr.includes("    at "), false, stderr);
-          },
-        })
-      ),
-    );
+  for (const [args, message, hint] of cases) {
+    await t.step(`ipybox ${args.join(" ")}`, async () => {
+      const { code, stdout, stderr } = await inThisProcess(args);
+      assertEquals({ code, stdout }, { code: 2, stdout: "" }, stderr);
+      assertStringIncludes(stderr, message);
+      assertStringIncludes(stderr, hint);
+      assertEquals(stderr.includes("    at "), false, stderr);
+    });
   }
 });
+
+/** Runs a command line that needs no process of its own, because it starts nothing. */
+async function inThisProcess(args: readonly string[]): Promise<CliEnd> {
+  let [stdout, stderr] = ["", ""];
+  const io = commandIo({
+    out: (text) => void (stdout += text),
+    err: (line) => void (stderr += `${line}\n`),
+    interactive: false,
+    stdoutIsTerminal: false,
+    stderrIsTerminal: false,
+  });
+  const code = await runCommandLine(args, io, "0.0.0");
+  return { code, stdout, stderr };
+}

@@ -145,42 +145,31 @@ Deno.test("what the user is asked to run registers all that was asked for, or is
   }
 });
 
-Deno.test("ipybox mcp --approve-shell ask asks for shell commands, too", async () => {
+Deno.test("ipybox mcp --approve-shell ask asks for shell commands, too, and for tools as before", async () => {
   await using workspace = await workspaceWithServer();
   const questions: string[] = [];
   await using host = await McpHost.start({
+    kind: "2.x 2026-07-28",
     args: ["--workspace", workspace.path, "--no-sandbox", "--approve-shell", "ask"],
     answer: (question) => {
       questions.push(question);
+      if (question.includes("raw.count")) {
+        return "allow this tool with any arguments in this session";
+      }
       return question.includes("rm") ? "deny" : "allow once";
     },
   });
 
   assertEquals(await host.execute("!echo yes"), "yes");
   const { text } = await host.call("execute_ipython_cell", { code: "!rm -r nothing" });
-
   assertMatch(text, /\[1 of 1 calls denied or failed: \S+ \(approval_rejected\)\]$/);
   assertEquals(questions.length, 2);
   assertMatch(questions[0] ?? "", /^Allow this shell command\?\n\n[^]*\n {4}\| {3}cmd=.echo yes/);
-});
 
-Deno.test("ipybox mcp asks once for a tool that is allowed for the session", async () => {
-  await using workspace = await workspaceWithServer();
-  const questions: string[] = [];
-  await using host = await McpHost.start({
-    kind: "2.x 2026-07-28",
-    args: ["--workspace", workspace.path, "--no-sandbox"],
-    answer: (question) => {
-      questions.push(question);
-      return "allow this tool with any arguments in this session";
-    },
-  });
   const code = `${RAW}print(raw.run_sync("count").text)`;
-
   assertEquals(await host.execute(code), "1");
   assertEquals(await host.execute(code), "2");
-
-  assertEquals(questions.length, 1);
+  assertEquals(questions.length, 3);
 });
 
 for (const kind of CLIENT_ERAS) {

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { makeSessionFolders } from "../../src/mcp_server/http/session_folders.ts";
 import { McpServer } from "../../src/mcp_server/mcp_server.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
@@ -7,9 +7,9 @@ import { INITIALIZE } from "../support/initialize.ts";
 import { ipybox } from "../support/cli.ts";
 import { until } from "../support/wait.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
-import { CLIENT_ERAS, CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
+import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
 import { rawServer } from "../support/mcp.ts";
-import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
+import { RAW } from "../support/mcp_workspace.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
 import { TempCache } from "../support/temp_cache.ts";
@@ -123,7 +123,10 @@ Deno.test("Who has no token, another owner's handle, or is a web page gets nothi
   for (const origin of ["http://evil.example", "null", "http://localhost:9999"]) {
     assertEquals((await post({ ...alice, origin })).status, 403, origin);
   }
-  assertEquals(await statusWithHost(url, "evil.example", tokens[0]), 421);
+  assertEquals(await statusWith(url, tokens[0], { host: "evil.example" }), 421);
+  for (const method of ["TRACE", "PATCH"]) {
+    assertEquals(await statusWith(url, tokens[0], { method }), 405, method);
+  }
   assertEquals((await post({ ...alice, "content-type": "text/plain" })).status, 415);
 
   const opened = await post(alice);
@@ -249,50 +252,18 @@ Deno.test("Servers of HTTP sessions get their variables from the workspace's .en
   assertEquals((await host.call(CELL, { code })).text, "the value True False");
 });
 
-/** `fetch` does not let its caller choose this header. */
-async function statusWithHost(url: URL, host: string, token: string): Promise<number> {
+/** `fetch` does not let its caller choose the host, or the method TRACE. */
+async function statusWith(
+  url: URL,
+  token: string,
+  { method = "POST", host = url.host }: { method?: string; host?: string },
+): Promise<number> {
   using connection = await Deno.connect({ hostname: url.hostname, port: Number(url.port) });
-  const request = `POST ${url.pathname} HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n` +
+  const request = `${method} ${url.pathname} HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n` +
     `Authorization: Bearer ${token}\r\nContent-Length: 0\r\n\r\n`;
   await connection.write(new TextEncoder().encode(request));
   const text = await new Response(connection.readable).text();
   return Number(text.split(" ")[1]);
-}
-
-for (const kind of CLIENT_ERAS) {
-  Deno.test(`A ${kind} client over HTTP approves calls, and cancels a cell`, async () => {
-    await using workspace = await workspaceWithServer();
-    await using server = await HttpMcp.start(["--workspace", workspace.path]);
-    const asked: string[] = [];
-    await using host = await McpHost.join(server.address, {
-      kind,
-      answer: (question) => {
-        asked.push(question);
-        return "allow once";
-      },
-    });
-
-    const called = await host.call(CELL, { code: `${RAW}print(raw.run_sync("count").text)` });
-    assertEquals(called.text, "1");
-    assertEquals(asked.length, 1);
-    assertStringIncludes(asked[0] ?? "", "raw.count");
-
-    const cancel = new AbortController();
-    const mark = await makeSessionFolders(workspace.path);
-    const running = host.call(CELL, {
-      code: "kept = 1\nopen('begun', 'w').close()\nimport time\ntime.sleep(1000)",
-    }, { signal: cancel.signal });
-    await until("the cell has begun", async () => {
-      for await (const { name } of Deno.readDir(mark)) {
-        const begun = `${mark}/${name}/begun`;
-        if (await Deno.stat(begun).then(() => true, () => false)) return true;
-      }
-      return false;
-    });
-    cancel.abort(new Error("enough"));
-    await assertRejects(() => running);
-    assertEquals((await host.call(CELL, { code: "kept" })).text, "1");
-  });
 }
 
 Deno.test("A session that nobody uses is closed, and its kernel with it", async () => {
@@ -363,24 +334,5 @@ Deno.test("ipybox mcp --http says what is wrong with its options", async () => {
     const { code, stderr } = await ipybox(["mcp", ...args], { cwd: workspace.path });
     assertEquals(code, 2, stderr);
     assertStringIncludes(stderr, message);
-  }
-});
-
-Deno.test("A method that MCP does not have is refused, also TRACE", async () => {
-  await using workspace = await TempFolder.create();
-  await using server = await HttpMcp.start(["--workspace", workspace.path]);
-  const { url, token } = server.address;
-  for (const method of ["TRACE", "PATCH"]) {
-    // fetch() cannot send a TRACE
-    const connection = await Deno.connect({ hostname: url.hostname, port: Number(url.port) });
-    const head = [
-      `${method} ${url.pathname} HTTP/1.1`,
-      `Host: ${url.host}`,
-      `Authorization: Bearer ${token}`,
-      "Connection: close",
-    ];
-    await connection.write(new TextEncoder().encode(`${head.join("\r\n")}\r\n\r\n`));
-    const answer = await new Response(connection.readable).text();
-    assertStringIncludes(answer, "HTTP/1.1 405 ");
   }
 });

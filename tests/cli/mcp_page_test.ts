@@ -36,7 +36,10 @@ browserTest(
 async function leavesQuestionsToPage(kind: ClientKind, browser: TestBrowser): Promise<void> {
   await using workspace = await workspaceWithServer();
   await writeAcceptedPolicy(workspace.path, ASKING_IS_ALLOWED);
-  await using host = await McpHost.start({ kind, args: ["--workspace", workspace.path] });
+  await using host = await McpHost.start({
+    kind,
+    args: ["--workspace", workspace.path, "--no-sandbox"],
+  });
 
   const refused = await host.call(CELL, { code: COUNT });
   assertStringIncludes(refused.text, "Traceback");

@@ -14,6 +14,7 @@ import { HttpMcp } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { workspaceWithServer } from "../support/mcp_workspace.ts";
 import { processesWith } from "../support/processes.ts";
+import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const CELL = "execute_ipython_cell";
@@ -102,46 +103,48 @@ Deno.test("ipybox mcp --http --pool hands out sessions that run already, each to
   assertEquals(theirs.status, 404);
 });
 
-for (
-  const [name, change] of [
-    ["a server that was unregistered", async (workspace: string) => {
-      const { code, stderr } = await ipybox(["unregister", "raw", "--workspace", workspace]);
-      assertEquals(code, 0, stderr);
-    }],
-    ["a variable of the workspace's", async (workspace: string) => {
-      await Deno.writeTextFile(join(workspace, ".env"), "X=1\n");
-    }],
-  ] as const
-) {
-  Deno.test(`A session that was made before a change is not handed out: ${name}`, async () => {
-    await using workspace = await workspaceWithServer();
-    await using pool = await PoolServer.start(workspace.path, "--pool", "1");
-    await until("one is ready", () => pool.started === 1);
-    const [old] = await pool.folders();
+Deno.test("A session that is ready is not handed out after a change", async (t) => {
+  await using workspace = await workspaceWithServer();
+  await using pool = await PoolServer.start(workspace.path, "--pool", "1");
+  const step = stepsOf(t);
+  const taken = new Set<string>();
+  const ready = async () => (await pool.folders()).filter((name) => !taken.has(name));
+  await until("one is ready", () => pool.started === 1);
+  const replaces = async (change: () => Promise<void>) => {
+    const { started } = pool;
+    const [old = ""] = await ready();
 
-    await change(workspace.path);
+    await change();
 
     await using host = await pool.connect();
     const { id } = await selfOf(host);
     assertNotEquals(id, old);
-    await until("the old one is gone", async () => !(await pool.folders()).includes(old ?? ""));
-    await until("another one is ready", () => pool.started >= 2);
-  });
-}
+    taken.add(id);
+    await until("the old one is gone", async () => !(await pool.folders()).includes(old));
+    await until(
+      "another one is ready",
+      async () => pool.started > started && (await ready()).length === 1,
+    );
+  };
 
-Deno.test("A session whose kernel died is not handed out", async () => {
-  await using workspace = await TempFolder.create();
-  await using pool = await PoolServer.start(workspace.path, "--pool", "1");
-  await until("one is ready", () => pool.started === 1);
-  const [old] = await pool.folders();
-  const [kernel] = await kernelsOf(pool.server.pid);
-  assert(kernel !== undefined);
+  await step("of its kernel, which died", () =>
+    replaces(async () => {
+      const [kernel] = await kernelsOf(pool.server.pid);
+      assert(kernel !== undefined);
+      Deno.kill(kernel, "SIGKILL");
+      await until("it is gone", async () => !(await kernelsOf(pool.server.pid)).includes(kernel));
+    }));
 
-  Deno.kill(kernel, "SIGKILL");
+  await step("of the workspace's servers", () =>
+    replaces(async () => {
+      const { code, stderr } = await ipybox(["unregister", "raw", "--workspace", workspace.path]);
+      assertEquals(code, 0, stderr);
+    }));
 
-  await until("it is gone", async () => !(await kernelsOf(pool.server.pid)).includes(kernel));
-  await using host = await pool.connect();
-  assertNotEquals((await selfOf(host)).id, old);
+  await step(
+    "of the workspace's variables",
+    () => replaces(() => Deno.writeTextFile(join(workspace.path, ".env"), "X=1\n")),
+  );
 });
 
 for (const [when, count] of [["while one is started", 0], ["with one that is ready", 1]] as const) {

@@ -7,7 +7,7 @@ import { untilReady } from "../support/approval_page.ts";
 import { browserTest } from "../support/browser.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { rawServer } from "../support/mcp.ts";
-import { CLIENT_ERAS, McpHost, type McpHostOptions } from "../support/mcp_client.ts";
+import { eachEra, McpHost, type McpHostOptions } from "../support/mcp_client.ts";
 import { RAW } from "../support/mcp_workspace.ts";
 import { writeAcceptedPolicy } from "../support/policy.ts";
 import { TempCache } from "../support/temp_cache.ts";
@@ -64,30 +64,17 @@ async function session(
   return { text, questions, stderr: host.stderr };
 }
 
-for (const kind of CLIENT_ERAS) {
-  Deno.test(`ipybox mcp asks the user of a ${kind} client about settings once, and they count`, async () => {
+Deno.test("ipybox mcp asks the user of a client of each era about settings, and they count", () =>
+  eachEra(async (kind) => {
     await using folder = await changedWorkspace();
-    const first = await session(folder.path, ["allow", "allow"], { kind });
-    assertEquals(first.text, "secret value 1");
-    const [variables = "", policy = ""] = first.questions;
+    const { text, questions, stderr } = await session(folder.path, ["allow", "allow"], { kind });
+    assertEquals(text, "secret value 1");
+    const [variables = "", policy = ""] = questions;
     assertMatch(variables, /\.env has variables .*\(1\):\n\n {4}\| KERNEL_ENV_ADDED\n\nLet MCP/);
     assertEquals(variables.includes("secret value"), false);
     assertMatch(policy, /policy\.json says:\n\n {4}\| \{\n[^]*"tool": "count"[^]*\n\nAccept it\?$/);
-    assertEquals(/ipybox trust/.test(first.stderr), false, first.stderr);
-
-    const second = await session(folder.path, [], { kind });
-    assertEquals([second.text, second.questions], ["secret value 1", []]);
-
-    const changed = POLICY.replace("count", "*");
-    await Deno.writeTextFile(`${folder.path}/.ipybox/policy.json`, changed);
-    const third = await session(folder.path, ["allow"], { kind });
-    assertEquals([third.text, third.questions.length], ["secret value 1", 1]);
-    assertMatch(
-      third.questions[0] ?? "",
-      /changed since you accepted it:[^]*\| -.*"count"[^]*\| \+/,
-    );
-  });
-}
+    assertEquals(/ipybox trust/.test(stderr), false, stderr);
+  }));
 
 const NOT_IN_FORCE = "[Not in force, as the user has not accepted it: ";
 
@@ -116,7 +103,7 @@ Deno.test("ipybox mcp goes on without refused settings, and asks again once they
   assertStringIncludes(third.text, `${NOT_IN_FORCE}.ipybox/policy.json]`);
 });
 
-Deno.test("ipybox mcp goes on without settings that nobody can be asked about, and asks the next time", async () => {
+Deno.test("ipybox mcp goes on without settings that nobody can be asked about, and asks until they are accepted", async () => {
   await using folder = await changedWorkspace();
   const ways: readonly Partial<McpHostOptions>[] = [
     { answer: undefined }, // without dialogs, and no page is open
@@ -132,6 +119,15 @@ Deno.test("ipybox mcp goes on without settings that nobody can be asked about, a
   }
   const { questions } = await session(folder.path, ["allow", "allow"]);
   assertEquals(questions.length, 2);
+
+  const accepted = await session(folder.path, []);
+  assertEquals([accepted.text, accepted.questions], ["secret value 1", []]);
+
+  const changed = POLICY.replace("count", "*");
+  await Deno.writeTextFile(`${folder.path}/.ipybox/policy.json`, changed);
+  const after = await session(folder.path, ["allow"]);
+  assertEquals([after.text, after.questions.length], ["secret value 1", 1]);
+  assertMatch(after.questions[0] ?? "", /changed since you accepted it:[^]*\| -.*"count"[^]*\| \+/);
 });
 
 Deno.test("calls that are made while the user is asked about a setting do not ask again", async () => {

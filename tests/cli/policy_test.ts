@@ -10,6 +10,7 @@ import { ServerRegistry } from "../../src/servers/registry.ts";
 import { ConfigError, ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { loadPolicy } from "../../src/approval/rules/file.ts";
+import { approvalCall } from "../../src/approval/rules/rules.ts";
 import { ipybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
 import { decisionOnCount, writeAcceptedPolicy } from "../support/policy.ts";
@@ -135,8 +136,8 @@ Deno.test("ipybox policy init writes a policy to begin with", async () => {
   const registry = await ServerRegistry.open({ workspace: workspace.path });
   await registry.register("raw", rawServer());
   const path = `${workspace.path}/.ipybox/policy.json`;
-  const call = (tool: string, hints: unknown, kind = "tool") =>
-    JSON.stringify({ kind, server: "raw", tool, annotations: hints });
+  const call = (tool: string, hints: { readOnlyHint?: boolean }) =>
+    approvalCall({ kind: "tool", server: "raw", tool, annotations: hints });
   const reading = call("get_file", { readOnlyHint: true });
   const writing = call("write_file", { readOnlyHint: false });
   const silent = call("do_it", {});
@@ -150,16 +151,14 @@ Deno.test("ipybox policy init writes a policy to begin with", async () => {
     const written = await ipybox(["policy", "init", preset], options);
     assertEquals([written.code, written.stdout], [0, ""], written.stderr);
     assertMatch(written.stderr, /^Wrote .*policy\.json\n[^]*Accepted .*policy\.json\n$/);
-    const modes: string[] = [];
-    for (const asked of [reading, writing, silent, deleting]) {
-      const { stdout } = await ipybox(["policy", "explain", asked], options);
-      modes.push(stdout.split(":")[0] ?? "");
-    }
-    assertEquals(modes.join(" "), expected, preset);
-    const again = await ipybox(["policy", "init"], options);
-    assertStringIncludes(again.stderr, "There is a policy already");
-    await Deno.remove(path);
+    const policy = await loadPolicy({ workspace: workspace.path, log: silentLogger });
+    const asked = [reading, writing, silent, deleting];
+    assertEquals(asked.map((each) => policy?.decide(each).mode).join(" "), expected, preset);
+    await Deno.rename(path, `${workspace.path}/${preset}.json`);
   }
+  await Deno.rename(`${workspace.path}/reads.json`, path);
+  const again = await ipybox(["policy", "init"], options);
+  assertStringIncludes(again.stderr, "There is a policy already");
   assertStringIncludes(
     (await ipybox(["policy", "init", "all"], options)).stderr,
     "reads, readonly",

@@ -364,14 +364,6 @@ for (const [what, cases] of Object.entries(sessions)) {
   });
 }
 
-Deno.test("ipybox repl says in one line what it works on, before there is a kernel", async () => {
-  await using home = await Home.create();
-
-  const { output } = await home.repl([["In [1]: ", LEAVE]]);
-
-  assertMatch(output, /^ipybox in \S+ · sandbox off · 1 server · :help\r?\n/);
-});
-
 Deno.test("ipybox repl breaks what it says between words", async () => {
   await using home = await Home.create();
 
@@ -381,20 +373,6 @@ Deno.test("ipybox repl breaks what it says between words", async () => {
   const rows = output.split(/\r?\n/).filter((row) => row.startsWith("  "));
   assert(rows.length > 20, output);
   assertEquals(rows.filter((row) => row.length > 40), []);
-});
-
-Deno.test("ipybox repl shows tracebacks in colours, which are never bold", async () => {
-  await using home = await Home.create();
-  const script: Typing[] = [
-    ["In [1]: ", "Allow = type('Allow', (Exception,), {})\r"],
-    ["In [2]: ", "raise Allow('?')\r"],
-    ["In [3]: ", LEAVE],
-  ];
-
-  const { output } = await home.repl(script, 80, { NO_COLOR: "" });
-
-  const rows = ["36mCell In[2], line 1", "32m----> 1 raise Allow('?')", "31mAllow: ?"];
-  for (const row of rows) assertStringIncludes(output, `\x1b[${row}\x1b[0m`);
 });
 
 Deno.test("ipybox repl keeps what was typed for the next session", async () => {
@@ -448,13 +426,15 @@ Deno.test("ipybox repl takes the terminal again after Ctrl-Z and fg", async () =
   assertStringIncludes(output, "]: 18\n");
 });
 
-Deno.test("ipybox repl colors code that is typed, and nothing it says", async () => {
+Deno.test("ipybox repl colors code that is typed, and tracebacks, which are never bold", async () => {
   await using home = await Home.create();
   const script: readonly Typing[] = [
     ["In [1]: ", "s = '日本\x1b[D\x1b[D\x1b[C本\x05'; l"],
     ["l", "en\t(s)\r"],
     ["Out[1]:", ""],
-    ["In [2]: ", LEAVE],
+    ["In [2]: ", "Allow = type('Allow', (Exception,), {})\r"],
+    ["In [3]: ", "raise Allow('?')\r"],
+    ["In [4]: ", LEAVE],
   ];
 
   const { output } = await home.repl(script, 80, { NO_COLOR: "" });
@@ -462,7 +442,10 @@ Deno.test("ipybox repl colors code that is typed, and nothing it says", async ()
   const prompt = "\x1b[1;32mIn [1]: \x1b[0m";
   const string = "\x1b[32m'日本本'\x1b[0m";
   assertStringIncludes(output, `${prompt}s = ${string}; len(s)`);
+  assertMatch(output, /^ipybox in \S+ · sandbox off · 1 server · :help\r?\n/); // without colors
   assertMatch(output, /Out\[1\]:\S+ 3\n/);
+  const rows = ["36mCell In[3], line 1", "32m----> 1 raise Allow('?')", "31mAllow: ?"];
+  for (const row of rows) assertStringIncludes(output, `\x1b[${row}\x1b[0m`);
 });
 
 Deno.test("ipybox repl lends the terminal to an editor, and takes what it wrote", async () => {

@@ -127,13 +127,6 @@ const cases: readonly Case[] = [
     stderr: ["Cell In[1], line 3\n", "ipybox: Code execution exceeded timeout of 3.00s"],
   },
   {
-    name: "--timeout -1 is refused for what it is",
-    args: ["--timeout", "-1", "-c", "1"],
-    code: 2,
-    stdout: "",
-    stderr: ['Option --timeout needs a number above 0: received "-1"'],
-  },
-  {
     name: "a kernel that dies is exit code 1",
     args: ["-c", "import os; os._exit(9)"],
     code: 1,

@@ -81,14 +81,6 @@ Deno.test("ipybox finds the user's home directory where HOME is not set", async 
   assertEquals(code, 0, stderr);
 });
 
-Deno.test("ipybox setup and doctor refuse options that they do not know", async () => {
-  for (const command of ["setup", "doctor"]) {
-    const { code, stderr, stdout } = await ipybox([command, "--fast"], {});
-    assertEquals({ code, stdout }, { code: 2, stdout: "" });
-    assertStringIncludes(stderr, "Unknown option --fast");
-  }
-});
-
 Deno.test("ipybox doctor reports programs that are not on the PATH", async () => {
   await using empty = await TempFolder.create();
 

@@ -378,22 +378,6 @@ raw.run_sync("echo", {"a": "\\x1b[2K\\rAllow raw.harmless()? \\u202e", "b": "x" 
   }
 });
 
-Deno.test("output cannot move the cursor, and waits while a question stands", async () => {
-  await using workspace = await workspaceWithServer();
-  const code = `${COUNT}
-import threading, time
-def later():
-    time.sleep(0.1)
-    print("\\x1b[1A\\x1b[2KAllow raw.harmless()?", flush=True)
-thread = threading.Thread(target=later)
-thread.start(); count(); thread.join()`;
-
-  const end = await run(workspace.path, code, [[QUESTION, "n no\n"]]);
-
-  assertStringIncludes(end.output, `${QUESTION}n no`); // nothing came between
-  assertStringIncludes(end.output, "\\u001b[1A\\u001b[2KAllow");
-});
-
 for (const color of [true, false]) {
   const name = color ? "code can color its output" : "with NO_COLOR, code cannot color its output";
   Deno.test(name, async () => {
