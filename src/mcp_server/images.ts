@@ -162,20 +162,40 @@ const CACHE_VARIABLES = ["DENO_DIR", "XDG_CACHE_HOME", "HOME"];
 const TIMEOUT_MS = 30_000;
 const MAX_WAIT_MS = 10_000;
 
-/**
- * Scales a picture in another process: decoding a large one would hold up all sessions for seconds, and
- * one that the decoder cannot cope with would end this process, which a worker does not prevent.
- */
+/** Scales a picture. */
 async function scaledDown(
   pixels: Uint8Array<ArrayBuffer>,
   scaling: Scaling,
 ): Promise<InlineImage | undefined> {
+  const answer = await answerOf("images/scale.js", { picture: pixels.toBase64(), ...scaling });
+  return answer === undefined ? undefined : scaledSchema.parse(answer) ?? undefined;
+}
+
+const drawnSchema = z.object({ sixels: z.string().regex(/^[!-~]*$/) });
+
+/** Draws a PNG in a size for a terminal that takes sixels; `undefined` if it cannot be decoded. */
+export async function sixelsOf(
+  pixels: Uint8Array<ArrayBuffer>,
+  size: ImageSize,
+): Promise<string | undefined> {
+  const answer = await answerOf("images/sixel.js", { picture: pixels.toBase64(), ...size });
+  return answer === undefined ? undefined : drawnSchema.parse(answer).sixels;
+}
+
+/**
+ * Asks a program that decodes a picture, in another process: decoding a large one would hold up all
+ * sessions for seconds, and one that the decoder cannot cope with would end this process, which a worker
+ * does not prevent. It is embedded, so that it is also there in a bundled program.
+ */
+async function answerOf(
+  name: "images/scale.js" | "images/sixel.js",
+  input: Readonly<Record<string, unknown>>,
+): Promise<unknown> {
   using wait = new Deadline(MAX_WAIT_MS);
   using turn = await turns.acquire(wait.signal).catch(() => undefined);
   if (turn === undefined) return undefined;
-  // It is embedded, so that it is also there in a bundled program.
   const { asset } = await import("../assets/mod.ts");
-  const program = `data:text/javascript,${encodeURIComponent(asset("images/scale.js"))}`;
+  const program = `data:text/javascript,${encodeURIComponent(asset(name))}`;
   using deadline = new Deadline(TIMEOUT_MS);
   try {
     const deno = await denoProgram();
@@ -192,12 +212,11 @@ async function scaledDown(
       ],
       clearEnv: true,
       env: { DENO_NO_UPDATE_CHECK: "1", ...hostEnvs(CACHE_VARIABLES) },
-      input: JSON.stringify({ picture: pixels.toBase64(), ...scaling }),
+      input: JSON.stringify(input),
       signal: deadline.signal,
     });
     // Executed code made the picture, and it cannot be decoded.
-    if (!success) return undefined;
-    return scaledSchema.parse(JSON.parse(stdout)) ?? undefined;
+    return success ? JSON.parse(stdout) : undefined;
   } catch (error) {
     const reasons = [Deno.errors.NotCapable, Deno.errors.NotFound, ConfigError];
     const isUnusable = reasons.some((reason) => error instanceof reason);

@@ -7,7 +7,7 @@
 import { basename, dirname, relative, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { stderrLogger } from "../base/log.ts";
-import { codeOf, messageOf } from "../base/message_of.ts";
+import { codeOf } from "../base/message_of.ts";
 import { shellWord } from "../base/shell_word.ts";
 import { isInside, isWorkspace, realPathIfSeen, stateOf, wayTo } from "../process/trusted_path.ts";
 import { NAMED, OwnEntries, type TrustSetting } from "../files/own_entries.ts";
@@ -53,10 +53,9 @@ export async function readNamedFile(
 ): Promise<NamedFile | undefined> {
   const { names, own, steps, real } = await workspacesOn(path, options);
   if (names.size === 0) { // the user's own: it may be a pipe, as of `<(command)`
-    const text = await ifPresent(Deno.readTextFile(path)).catch((cause: unknown) => {
-      throw new ConfigError(`Cannot read the ${options.what} ${path}: ${messageOf(cause)}`, {
-        cause,
-      });
+    const text = await ifPresent(Deno.readTextFile(path)).catch((error: unknown) => {
+      if (!(error instanceof Deno.errors.IsADirectory)) throw error;
+      throw new ConfigError(`Cannot use ${path} as ${options.what}: it is a directory`);
     });
     return text === undefined ? text : { text, place: undefined };
   }

@@ -19,8 +19,16 @@ def show(data, mime="image/png"): display({mime: base64.b64encode(data).decode()
 const KITTY = /\x1b_G([^;]*);([^\x1b]*)\x1b\\/g;
 // deno-lint-ignore no-control-regex -- what iTerm2 takes for one
 const ITERM = /\x1b\]1337;File=([^:]*):([^\x07]*)\x07\n/g;
+// deno-lint-ignore no-control-regex -- what a terminal takes for sixels
+const SIXELS = /\x1bP0;1q([!-~]*)\x1b\\\n/g;
 // deno-lint-ignore no-control-regex -- a link
 const LINK = /\x1b\]8;;file:\/\/[^\/]+(\/[^\x1b]*)\x1b\\([^\x1b]*)\x1b\]8;;\x1b\\/g;
+
+/** The terminal around the tests is not the one that they imitate. */
+const NO_TERMINAL = {
+  ...{ TMUX: "", STY: "", KITTY_WINDOW_ID: "", LC_TERMINAL: "", TERM_PROGRAM: "" },
+  ...{ KONSOLE_VERSION: "", WT_SESSION: "" },
+};
 
 async function shown(
   code: string,
@@ -30,7 +38,7 @@ async function shown(
   await using workspace = await TempFolder.create();
   const command = ["run", "--no-sandbox", "--workspace", workspace.path, "-c", SHOW + code];
   const { output, code: exitCode } = await ipyboxAtTerminal([...command, ...args], [], {
-    env: { TMUX: "", STY: "", KITTY_WINDOW_ID: "", LC_TERMINAL: "", TERM_PROGRAM: "", ...env },
+    env: { ...NO_TERMINAL, ...env },
   });
   assertEquals(exitCode, 0, output);
   return output;
@@ -79,6 +87,32 @@ Deno.test("ipybox run --images inline shows them to iTerm2 and the like", async 
   const size = Uint8Array.fromBase64(data).length;
   assertEquals(keys, `inline=1;preserveAspectRatio=1;size=${size};width=40`);
   assertEquals(chunksOf(data), ["IHDR", "IDAT", "IEND"]);
+});
+
+Deno.test("ipybox run --images inline draws them in sixels, scaled, and none that is damaged", async () => {
+  const output = await shown(
+    `
+def half(width, height, *, left, right):
+    rows = b"".join(b"\\0" + left * (width // 2) + right * (width // 2) for _ in range(height))
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0))
+    return b"\\x89PNG\\r\\n\\x1a\\n" + head + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+show(half(20, 7, left=b"\\xff\\0\\0\\xff", right=b"\\0\\0\\0\\0")) # red, and nothing, which is white
+show(png(2000, 100))
+show(png(100, 80)[:60] + b"\\0" * 40)
+`,
+    { TERM: "foot" },
+  );
+
+  const [small, large, ...others] = Array.from(output.matchAll(SIXELS), ([, sixels]) => sixels);
+  assertEquals(others, []);
+  const [, first = "", second = ""] =
+    /^"1;1;20;7#0;2;(\d+;\d+;\d+)#1;2;(\d+;\d+;\d+)#/.exec(small ?? "") ?? [];
+  assertEquals(new Set([first, second]), new Set(["100;0;0", "100;100;100"]));
+  const red = first === "100;0;0" ? 0 : 1;
+  const band = (full: string) => `#${red}!10${full}!10?$#${1 - red}!10?!10${full}$-`;
+  assertEquals(small?.slice(small.indexOf(second) + second.length), band("~") + band("@"));
+  assertMatch(large ?? "", /^"1;1;790;40#0;/);
+  assertEquals(output.match(/^Image: /gm)?.length, 3, output);
 });
 
 Deno.test("ipybox run --images inline says once that a terminal shows none", async () => {

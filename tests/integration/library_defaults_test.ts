@@ -107,6 +107,40 @@ def curstate(): return _state
     assertMatch(await shown("output_notebook(); show(figure())"), /^<html>\('cdn'/);
   });
 
+  await step(
+    "Altair shows pictures, where it needs no browser for that, beside its pages",
+    async () => {
+      await writeLibrary(kernel, {
+        "vl_convert.py": `def vegalite_to_png(spec, *, allowed_base_urls):
+    assert allowed_base_urls == []
+    if "url" in spec["data"]: raise ValueError("External data url not allowed")
+    return b"\\x89PNG"
+`,
+        "altair/__init__.py": `class Renderers:
+    active = "default"
+    functions = {"default": lambda spec, **options: {"text/html": "<p>chart</p>"}}
+    def get(self): return self.functions[self.active]
+    def enable(self, name): self.active = name
+    def register(self, name, function): self.functions[name] = function
+
+renderers = Renderers()
+
+class Chart:
+    def __init__(self, data): self.data = data
+    def __repr__(self): return "alt.Chart(...)"
+    def _repr_mimebundle_(self, **_): return renderers.get()({"data": self.data})
+`,
+      });
+      const shown = async (code: string) => {
+        const { text, images } = await kernel.client.execute(code).result;
+        assertMatch(text ?? "", /^\[alt Chart: .*\.html\]$/);
+        return images.map(({ path }) => Deno.readTextFileSync(path));
+      };
+      assertEquals(await shown("import altair as alt\nalt.Chart({'values': []})"), ["\ufffdPNG"]);
+      assertEquals(await shown("alt.Chart({'url': 'https://example.com/x.json'})"), []);
+    },
+  );
+
   await step("Progress bars for notebooks are text", async () => {
     await Deno.mkdir(`${kernel.workspace}/tqdm`);
     for (

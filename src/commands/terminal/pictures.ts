@@ -8,11 +8,11 @@ import { terminalSize } from "./columns.ts";
 export const IMAGES: OptionSpec = {
   value: "HOW",
   help:
-    "Pictures: path, or inline too in kitty, Ghostty, WezTerm, iTerm2 and mintty; sixel is not supported (default: path)",
+    "Pictures: path, or inline too in kitty, Ghostty, WezTerm, iTerm2, mintty, and with sixels in Windows Terminal, foot, Konsole and mlterm (default: path)",
 };
 
 /** How a terminal takes pictures. */
-export type PictureProtocol = "kitty" | "iTerm2";
+export type PictureProtocol = "kitty" | "iTerm2" | "sixel";
 
 /** The protocol for `--images inline`; says so if the terminal is not known to have one. */
 export function picturesOf(parsed: ParsedArgs, io: CommandIo): PictureProtocol | undefined {
@@ -37,6 +37,9 @@ const TERMINALS: readonly (readonly [name: string, value: RegExp, protocol: Pict
   ["TERM_PROGRAM", /^ghostty$/, "kitty"],
   ["TERM_PROGRAM", /^(?:iTerm\.app|WezTerm|mintty)$/, "iTerm2"],
   ["KITTY_WINDOW_ID", /./, "kitty"],
+  ["TERM", /^(?:foot|mlterm)/, "sixel"],
+  ["KONSOLE_VERSION", /^(?:2[2-9]|[3-9]\d)\d{4}$/, "sixel"],
+  ["WT_SESSION", /./, "sixel"],
 ];
 
 /** The protocol of the terminal that set these variables, if it is known to have one. */
@@ -65,10 +68,13 @@ export async function showPicture(
 ): Promise<void> {
   io.err(`Image: ${fileLink(path, io)}`);
   if (pictures === undefined) return;
-  const { safePng } = await import("../../mcp_server/images.ts");
+  const { safePng, sixelsOf } = await import("../../mcp_server/images.ts");
   const bytes = await readHostileBytes(path, MAX_BYTES);
   const png = bytes && safePng(bytes);
-  if (png !== undefined) io.errText(`${inline(png, pictures, terminalSize())}\n`);
+  if (png === undefined) return;
+  if (pictures !== "sixel") return io.errText(`${inline(png, pictures, terminalSize())}\n`);
+  const sixels = await sixelsOf(png.bytes, pixelsFor(png, terminalSize()));
+  if (sixels !== undefined) io.errText(`\x1bP0;1q${sixels}\x1b\\\n`);
 }
 
 /** The largest file that is shown: terminals decode it while they do nothing else. */
@@ -83,7 +89,7 @@ interface Picture {
 /** The sequence that shows a picture below the row of the cursor. Only its base64 is from code. */
 function inline(
   png: Picture,
-  protocol: PictureProtocol,
+  protocol: Exclude<PictureProtocol, "sixel">,
   screen: { readonly columns: number; readonly rows: number },
 ): string {
   const data = png.bytes.toBase64();
@@ -114,4 +120,20 @@ export function cellsOf(
   return rows > room.rows
     ? { side: "height", cells: room.rows }
     : { side: "width", cells: columns };
+}
+
+/** The size in pixels of a picture that is made to fit on the screen, and not enlarged. */
+export function pixelsFor(
+  { width, height }: Pick<Picture, "width" | "height">,
+  screen: { readonly columns: number; readonly rows: number },
+): { readonly width: number; readonly height: number } {
+  const { side, cells } = cellsOf({ width, height }, screen);
+  const scale = Math.min(
+    1,
+    side === "width" ? cells * CELL.width / width : cells * CELL.height / height,
+  );
+  return {
+    width: Math.max(1, Math.round(width * scale)),
+    height: Math.max(1, Math.round(height * scale)),
+  };
 }

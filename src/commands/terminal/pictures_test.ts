@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { cellsOf, fileLink, protocolOf } from "./pictures.ts";
+import { cellsOf, fileLink, pixelsFor, protocolOf } from "./pictures.ts";
 
 Deno.test("a terminal's protocol for pictures is known by its variables", () => {
   const cases: readonly (readonly [Record<string, string>, ReturnType<typeof protocolOf>])[] = [
@@ -11,6 +11,10 @@ Deno.test("a terminal's protocol for pictures is known by its variables", () => 
     [{ TERM: "xterm-256color", TERM_PROGRAM: "WezTerm" }, "iTerm2"],
     // A terminal that was started from one of kitty.
     [{ TERM: "xterm-256color", TERM_PROGRAM: "mintty", KITTY_WINDOW_ID: "1" }, "iTerm2"],
+    [{ TERM: "foot" }, "sixel"],
+    [{ TERM: "xterm-256color", KONSOLE_VERSION: "230804" }, "sixel"],
+    [{ TERM: "xterm-256color", KONSOLE_VERSION: "210401" }, undefined],
+    [{ TERM: "xterm-256color", WT_SESSION: "5c3b" }, "sixel"],
     [{ TERM: "tmux-256color", KITTY_WINDOW_ID: "1" }, undefined],
     [{ TERM: "xterm-kitty", TMUX: "/tmp/tmux-0/default,1,0" }, undefined],
     [{ TERM: "screen.xterm-256color", LC_TERMINAL: "iTerm2" }, undefined],
@@ -31,6 +35,9 @@ Deno.test("a picture of any size fits on the screen", () => {
   assertEquals(cellsOf({ width: 1, height: 1 }, screen), { side: "width", cells: 1 });
   assertEquals(cellsOf({ width: 1, height: 10_000 }, screen), { side: "height", cells: 22 });
   assertEquals(cellsOf({ width: 9, height: 9 }, { columns: 1, rows: 1 }).cells, 1);
+  assertEquals(pixelsFor({ width: 640, height: 480 }, screen), { width: 587, height: 440 });
+  assertEquals(pixelsFor({ width: 400, height: 200 }, screen), { width: 400, height: 200 });
+  assertEquals(pixelsFor({ width: 5000, height: 2 }, screen), { width: 790, height: 1 });
 });
 
 Deno.test("a link to a file has nothing of its path but text, and none is made without need", () => {

@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import importlib.util
 import os
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -28,6 +29,7 @@ def install(shell: "InteractiveShell") -> None:
     when_imported.call("rich.console", _make_rich_plain)
     when_imported.call("plotly.io._renderers", _show_plotly_as_page)
     when_imported.call("bokeh.io", _show_bokeh_as_page)
+    when_imported.call("altair", _draw_altair)
     _keep_figures_inline(shell)
     for name, value in _POLARS.items():
         os.environ.setdefault(name, value)
@@ -90,6 +92,28 @@ def _show_bokeh_as_page(io: Any) -> None:
 
     io.install_notebook_hook("jupyter", load, show_doc, io.notebook.show_app, overwrite=True)
     io.state.curstate().output_notebook()
+
+
+def _draw_altair(altair: Any) -> None:
+    """Have charts display a picture beside their page, if a library can draw it without a browser."""
+    renderers = altair.renderers
+    if importlib.util.find_spec("vl_convert") is None or renderers.active != "default":
+        return
+    page = renderers.get()
+
+    def render(spec: Any, **options: Any) -> Any:
+        ipython: Any = importlib.import_module("IPython.display")
+        try:
+            vl_convert: Any = importlib.import_module("vl_convert")
+            # Without its data, which may be on the network, a chart would look empty.
+            picture = vl_convert.vegalite_to_png(spec, allowed_base_urls=[])
+            ipython.display({"image/png": picture}, raw=True)
+        except (ImportError, TypeError, ValueError):
+            pass  # also of a version without this parameter
+        return page(spec, **options)
+
+    renderers.register("ipybox", render)
+    renderers.enable("ipybox")
 
 
 def _keep_figures_inline(shell: Any) -> None:
