@@ -256,7 +256,7 @@ Deno.test("nothing is started where parameters make no sense", async () => {
   await assertRejects(
     () => connectMcp("x", { ...rawServer("normal", journal), sandbox: "/no/such/settings.json" }),
     ConfigError,
-    "/no/such/settings.json does not exist",
+    "/no/such/settings.json do not exist",
   );
   await assertRejects(() => connectMcp("x", { url: "file:///etc/passwd" }), ConfigError, "http");
   await assertRejects(() => connectMcp("../x", rawServer("normal", journal)), TypeError);
