@@ -263,10 +263,9 @@ async function readPlacement(
 function placementIn(text: string, source: string): Placement {
   let value: unknown;
   try {
-    value = JSON.parse(text.replace(/^\ufeff/, "")); // Windows' editors write it
+    value = JSON.parse(text);
   } catch (cause) {
-    if (!(cause instanceof SyntaxError)) throw cause;
-    throw new UsageError(`Invalid ${source}: not JSON: ${cause.message}`, { cause });
+    throw new UsageError(`Invalid ${source}: not JSON: ${messageOf(cause)}`, { cause });
   }
   return parsePlacement(value, source);
 }

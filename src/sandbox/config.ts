@@ -142,7 +142,7 @@ export function parseConfigText(
   if (text === null) throw new ConfigError(`The ${source} do not exist`);
   let value: unknown;
   try {
-    value = JSON.parse(text.replace(/^\ufeff/, "")); // Windows' editors write it
+    value = JSON.parse(text);
   } catch (cause) {
     throw new ConfigError(`Invalid ${source}: not JSON: ${messageOf(cause)}`, { cause });
   }

@@ -48,6 +48,17 @@ Deno.test("readSandboxConfig() says which file is wrong and how", async () => {
   });
 });
 
+Deno.test("readSandboxConfig() reads what Windows' editors write, in a workspace and elsewhere", async () => {
+  await using workspace = await TempFolder.create();
+  await using elsewhere = await TempFolder.create();
+  for (const { path: folder } of [workspace, elsewhere]) {
+    const path = `${folder}/sandbox.json`;
+    await Deno.writeTextFile(path, '\ufeff{"network": {"allowedDomains": ["example.com"]}}\r\n');
+    const config = await readSandboxConfig(path, { workspace: workspace.path, trust: "all" });
+    assertEquals(config.network?.allowedDomains, ["example.com"]);
+  }
+});
+
 Deno.test("A sandbox config names the hosts that it allows", () => {
   const every = { network: { allowedDomains: ["*"] } };
   const error = assertThrows(() => parseSandboxConfig(every), ConfigError);

@@ -57,7 +57,8 @@ export async function readNamedFile(
       if (!(error instanceof Deno.errors.IsADirectory)) throw error;
       throw new ConfigError(`Cannot use ${path} as ${options.what}: it is a directory`);
     });
-    return text === undefined ? text : { text, place: undefined };
+    // Windows' editors write a mark, which the other reader leaves out, too.
+    return text === undefined ? text : { text: text.replace(/^\ufeff/, ""), place: undefined };
   }
   const text = await readPinned(real);
   if (text === undefined) return undefined;
