@@ -62,6 +62,7 @@ export class McpPool implements AsyncDisposable {
   readonly #log: Logger;
   readonly #servers = new Map<string, PooledServer>();
   readonly #ending = new Set<Promise<void>>();
+  readonly #ahead = new Set<Promise<void>>();
   readonly #startsAhead = new Semaphore(MAX_STARTS_AHEAD);
   #lifetime = new AbortController();
 
@@ -184,9 +185,12 @@ export class McpPool implements AsyncDisposable {
    */
   startAhead(serverNames: readonly string[]): void {
     for (const serverName of serverNames) {
-      this.#startAhead(serverName).catch((error: unknown) => {
-        this.#log.debug(`MCP server "${serverName}" was not started ahead: ${error}`);
-      });
+      const start: Promise<void> = this.#startAhead(serverName)
+        .catch((error: unknown) => {
+          this.#log.debug(`MCP server "${serverName}" was not started ahead: ${error}`);
+        })
+        .finally(() => void this.#ahead.delete(start));
+      this.#ahead.add(start);
     }
   }
 
@@ -208,7 +212,7 @@ export class McpPool implements AsyncDisposable {
     this.#lifetime = new AbortController();
     lifetime.abort(new DOMException("The tool server was reset", "AbortError"));
     for (const serverName of [...this.#servers.keys()]) this.#end(serverName);
-    await Promise.all(this.#ending);
+    await Promise.all([...this.#ending, ...this.#ahead]);
   }
 
   /** Stops one server, for example when it was removed from the registry. */
