@@ -142,11 +142,16 @@ async function furnish(home: string): Promise<void> {
   await Deno.writeTextFile(`${home}/bin/ipybox`, `#!/bin/sh\nexec ${ipybox} "$@"\n`, {
     mode: 0o755,
   });
-  // How npm reaches its registry, which MCP servers find by HOME.
-  for (const [setting, name] of [["userconfig", ".npmrc"], ["cache", ".npm"]]) {
-    const { stdout } = await runProgram("npm", ["config", "get", `${setting}`]);
-    await Deno.symlink(stdout.trim(), `${home}/${name}`);
-  }
+  // How npm reaches its registry, which MCP servers find by HOME. `npx` installs a package again in a
+  // cache that it reaches by a link.
+  const settings = await Deno.readTextFile(await npmSetting("userconfig")).catch(() => "");
+  const cache = await npmSetting("cache");
+  await Deno.writeTextFile(`${home}/.npmrc`, `${settings}\ncache=${cache}\n`, { mode: 0o600 });
+}
+
+async function npmSetting(name: string): Promise<string> {
+  const { stdout } = await runProgram("npm", ["config", "get", name]);
+  return stdout.trim();
 }
 
 async function variables(home: string): Promise<Record<string, string>> {
