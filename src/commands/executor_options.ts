@@ -254,20 +254,10 @@ async function readPlacement(
     );
   }
   const trust = parsed.has("trust") ? "all" : "recorded";
-  const options = { workspace, what: "placement", parse: placementIn, trust } as const;
+  const options = { workspace, what: "placement", parse: parsePlacement, trust } as const;
   const placement = await useNamedFile(where, options);
   if (placement !== undefined) return placement;
   throw new UsageError(`No file "${where}"`);
-}
-
-function placementIn(text: string, source: string): Placement {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (cause) {
-    throw new UsageError(`Invalid ${source}: not JSON: ${messageOf(cause)}`, { cause });
-  }
-  return parsePlacement(value, source);
 }
 
 /** The kernel's variables: those named `KERNEL_ENV_X`, as `X`, before the workspace's `.env`. */

@@ -1,11 +1,10 @@
 /** `ipybox policy init` and `edit`, and the policy's part of `trust`. */
 import { join } from "node:path";
 import {
-  acceptedPolicy,
   acceptPolicy,
   findPolicies,
   type FoundPolicy,
-  readWorkspacePolicy,
+  readInWorkspace,
   shownPolicy,
   WORKSPACE_POLICY,
   writeWorkspacePolicy,
@@ -97,7 +96,7 @@ export async function init(
     throw new UsageError(`There is no preset "${preset}": use one of ${names}`);
   }
   const path = printable(pathOf(workspace));
-  if (await readWorkspacePolicy(workspace) !== undefined) {
+  if ((await readInWorkspace(workspace)).text !== undefined) {
     throw new ConfigError(`There is a policy already: edit ${path}, or remove it first`);
   }
   const registry = await ServerRegistry.open({ workspace });
@@ -117,18 +116,17 @@ export async function edit(
 ): Promise<number> {
   if (!io.interactive) throw new ConfigError("There is no terminal for an editor");
   const path = printable(pathOf(workspace));
-  const before = await readWorkspacePolicy(workspace);
+  const { text: before, counts } = await readInWorkspace(workspace);
   if (before === undefined) {
     throw new UsageError("There is no policy to edit: `ipybox policy init` writes one");
   }
   const text = await editedPolicy(before, io);
-  if (await readWorkspacePolicy(workspace) !== before) {
+  if ((await readInWorkspace(workspace)).text !== before) {
     throw new ConfigError(`Not changed: ${path} was changed while you edited it`);
   }
-  const wasAccepted = await unacceptedPolicy(workspace) === undefined;
   await writeWorkspacePolicy(workspace, text);
   // A policy that they have never accepted may have come with a repository: they see it as ipybox reads it.
-  if (wasAccepted) return await accept(workspace, text, io);
+  if (counts) return await accept(workspace, text, io);
   await acceptPolicyOf(workspace, parsed, io);
   return EXIT.ok;
 }
@@ -172,7 +170,7 @@ async function acceptPolicyOf(
 ): Promise<void> {
   const policy = await unacceptedPolicy(workspace);
   if (policy === undefined) return;
-  const question = fileQuestion(await aboutPolicy(workspace, policy), parsed, io);
+  const question = fileQuestion(aboutPolicy(policy), parsed, io);
   requireKept(await askAbout(question, parsed, io));
 }
 
@@ -181,7 +179,7 @@ export async function unacceptedPolicy(
   workspace: string,
   file?: string,
 ): Promise<FoundPolicy | undefined> {
-  const isThere = ({ place }: FoundPolicy) => place?.workspace === workspace;
+  const isThere = ({ file: { place } }: FoundPolicy) => place?.workspace === workspace;
   return (await findPolicies({ workspace, file })).find((found) =>
     isThere(found) && found.source.former !== undefined
   );
@@ -194,14 +192,11 @@ export async function namedPolicies(workspace: string): Promise<string[]> {
 }
 
 /** How a person is asked about a policy of a workspace. */
-export async function aboutPolicy(
-  workspace: string,
-  { source, path, text, place }: FoundPolicy,
-): Promise<FileSetting> {
-  const { name = WORKSPACE_POLICY } = place ?? {};
-  const former = await acceptedPolicy(workspace, name);
+export function aboutPolicy({ source, path, file }: FoundPolicy): FileSetting {
+  const { text, former, place: { name } = { name: WORKSPACE_POLICY } } = file;
+  const before = former?.text === undefined ? undefined : source.former;
   const shown = printable(path);
-  const verb = former === undefined ? "says" : "has changed since you accepted it";
+  const verb = before === undefined ? "says" : "has changed since you accepted it";
   const { narrow, wide } = grantsOf(source.document);
   return {
     name: `policy ${name}`,
@@ -210,7 +205,7 @@ export async function aboutPolicy(
     parts: [
       {
         heading: `${shown} ${text === undefined ? "is gone" : verb}`,
-        lines: changedLines(former, shownPolicy(source)),
+        lines: changedLines(before && shownPolicy(before), shownPolicy(source.document)),
       },
       ...narrow,
       ...wide,
@@ -220,7 +215,7 @@ export async function aboutPolicy(
     question: "Accept it?",
     accepted: `Accepted ${shown}`,
     refused: "The policy was not accepted",
-    accept: () => acceptPolicy(workspace, text, name),
+    accept: () => file.accept(),
   };
 }
 

@@ -34,14 +34,14 @@ export async function whyCode(
   untrusted: readonly string[] = [],
 ): Promise<string | undefined> {
   const real = await Promise.all(untrusted.map(realPathIfSeen));
-  const steps = await pathsOnWay(path).catch((error: unknown) => {
+  const way = await wayTo(path).catch((error: unknown) => {
     if (error instanceof ConfigError) return error.message; // an endless chain of links
     throw error;
   });
-  if (typeof steps === "string") return steps;
-  for (const step of steps) {
-    const folder = [...untrusted, ...real].find((root) => isInside(step, root)) ??
-      (await isWorkspace(step) ? step : undefined);
+  if (typeof way === "string") return way;
+  for (const { path } of way.steps) {
+    const folder = [...untrusted, ...real].find((root) => isInside(path, root)) ??
+      (await isWorkspace(path) ? path : undefined);
     if (folder !== undefined) return `executed code can write to ${folder}`;
   }
   return undefined;
@@ -96,8 +96,8 @@ interface ReliablePathOptions {
   readonly what: string;
 }
 
-/** A step on the way to a file, without links above it. */
-interface Step {
+/** A step on the way to a file, without links above it. Replacing one changes where the way leads. */
+export interface Step {
   readonly path: string;
   /** The file's path from here on, before links that are in it are followed. */
   readonly named: string;
@@ -130,36 +130,37 @@ export async function reliablePath(path: string, options: ReliablePathOptions): 
   );
 }
 
-/**
- * Whether code in a workspace could change a file or its path's target: the path leads through the
- * workspace, but not through `.ipybox`.
- */
-export async function isInReach(path: string, folder: string): Promise<boolean> {
-  const workspace = await realPathIfSeen(resolve(folder));
-  const { steps } = await follow(resolve(path), folder, workspace);
-  return steps.some((step) => isLoose(step, workspace, [stateOf(workspace)]));
-}
-
 /** The folder of a workspace for files that the host relies on. */
 export function stateOf(workspace: string): string {
   return join(workspace, WORKSPACE_STATE);
 }
 
-function isLoose({ path, isLink }: Step, workspace: string, anchors: readonly string[]): boolean {
+/** Whether code in a workspace, by its real path, could replace a step: it is in it, but not in `.ipybox`. */
+export function isLoose(
+  { path, isLink }: Step,
+  workspace: string,
+  anchors: readonly string[] = [stateOf(workspace)],
+): boolean {
   if (path === workspace || !isInside(path, workspace)) return false;
   return !anchors.some((anchor) => isInside(anchor, path) ? !isLink : isInside(path, anchor) // above the anchor, or in it
   );
 }
 
-/** Every file and folder on the way to a path, link by link: replacing one changes where it leads. */
-export async function pathsOnWay(path: string): Promise<string[]> {
-  const { steps } = await wayTo(path);
-  return steps.map((step) => step.path);
-}
-
 /** The steps on the way to a path, and where it leads. */
 export async function wayTo(path: string): Promise<Way> {
   return await follow(resolve(path));
+}
+
+/** The workspaces that a way leads through, by their real paths: their code may decide where it leads. */
+export async function workspacesOn(
+  steps: readonly Step[],
+  known: readonly (string | undefined)[] = [],
+): Promise<string[]> {
+  const found = new Set<string>();
+  for (const folder of new Set(steps.map(({ path }) => dirname(path)))) {
+    if (known.includes(folder) || await isWorkspace(folder)) found.add(folder);
+  }
+  return [...found];
 }
 
 /** Follows an absolute path. A path in the workspace starts at the workspace's real path. */

@@ -19,7 +19,7 @@ import { ifPresent } from "../files/safe.ts";
 import { abandonedIn, isThere, nameFor, WORKSPACE } from "../files/workspace_folders.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
-import { userConfig } from "../sandbox/config.ts";
+import { readSandboxConfig } from "../sandbox/config.ts";
 import { confine, type Confined, type Needs } from "../sandbox/confine.ts";
 import { pythonFolders } from "../sandbox/installation.ts";
 import { effectiveLimits, LimitedTogether } from "../sandbox/limits.ts";
@@ -488,7 +488,9 @@ export class PackageFolder {
       ],
       ...(look === undefined ? {} : { needs: prepared }),
       hostPrivate,
-      config: typeof sandbox === "object" ? await userConfig(sandbox, this.#workspace) : {},
+      config: typeof sandbox === "object"
+        ? await readSandboxConfig(sandbox.config, { ...sandbox, workspace: this.#workspace })
+        : {},
     }, { log: this.#log, signal });
   }
 

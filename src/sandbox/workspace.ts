@@ -11,11 +11,13 @@ import { workspaceOfSession } from "../files/workspace_state.ts";
 import { sha256 } from "../json/digest.ts";
 import { ownProgram, type ProgramPath } from "../process/program.ts";
 import {
-  isInReach,
   isInside,
+  isLoose,
   isWorkspace,
-  pathsOnWay,
   realPathIfSeen,
+  type Step,
+  wayTo,
+  workspacesOn,
 } from "../process/trusted_path.ts";
 import { CODE_NOTE, recordVariables } from "./own_variables.ts";
 import { STATE_FOLDER } from "./hidden.ts";
@@ -35,17 +37,6 @@ async function workspacesAbove(path: string): Promise<string[]> {
   const found: string[] = [];
   for (let folder = dirname(path); !isWide(folder); folder = dirname(folder)) {
     if (await isWorkspace(folder)) found.push(folder);
-  }
-  return found;
-}
-
-/** Finds the workspaces whose code may decide where a path leads: the path or a link on it is in them. */
-async function workspacesOn(path: string): Promise<Set<string>> {
-  const found = new Set<string>();
-  for (const each of await pathsOnWay(path)) {
-    const folder = dirname(each);
-    if (isWide(folder) || found.has(folder)) continue; // wide folders have no sandbox
-    if (await isWorkspace(folder)) found.add(folder);
   }
   return found;
 }
@@ -186,32 +177,29 @@ export async function requireOwnProgram(
 ): Promise<void> {
   if (!program.includes("/")) return;
   const path = resolve(program);
+  const ways = await Promise.all([path, await realPathIfSeen(path)].map(wayTo));
+  const steps = ways.flatMap(({ steps }) => steps);
   const own = workspace === undefined ? [] : [await realPathIfSeen(workspace)];
-  for (const each of new Set([path, await realPathIfSeen(path)])) {
-    const known = [...own, ...await foldersOfCode(each)];
-    for (const folder of new Set([...known, ...await workspacesOn(each)])) {
-      if (isWide(folder) || !await isInReach(each, folder)) continue;
-      throw new ConfigError(
-        `Cannot use ${program} as ${what}: code of the workspace ${folder} could replace ${each}. Use one ` +
-          "outside the workspace",
-      );
-    }
-  }
+  const folder = [...own, ...await foldersOfCode(steps), ...await workspacesOn(steps)]
+    .find((folder) => !isWide(folder) && steps.some((step) => isLoose(step, folder)));
+  if (folder === undefined) return;
+  throw new ConfigError(
+    `Cannot use ${program} as ${what}: code of the workspace ${folder} could replace ${path}. Use one ` +
+      "outside the workspace",
+  );
 }
 
-/** The folders of ipybox's own that code, an installer or a server writes to, near a path. */
-async function foldersOfCode(path: string): Promise<string[]> {
+/** The folders of ipybox's own that code, an installer or a server writes to, on the way to a path. */
+async function foldersOfCode(steps: readonly Step[]): Promise<string[]> {
   const cache = cacheFolder();
   const names = ["workspaces", join("python", "packages"), join("python", "common")];
   const folders = cache === undefined ? [] : names.map((name) => join(cache, name));
   const found = await Promise.all(folders.map(realPathIfSeen));
-  for (const folder of await Promise.all(runFolders().map(realPathIfSeen))) {
-    if (!isInside(path, folder)) continue;
-    // The folder of a process has a folder for each of those that write.
-    const [id = "", name = "", ...below] = path.slice(folder.length + 1).split("/");
-    if (below.length > 0) found.push(join(folder, id, name));
-  }
-  return found;
+  const run = await Promise.all(runFolders().map(realPathIfSeen));
+  // The folder of a process has a folder for each of those that write.
+  const writers = steps.map(({ path }) => dirname(path))
+    .filter((folder) => run.includes(dirname(dirname(folder))));
+  return [...found, ...writers];
 }
 
 /** Whether executed code cannot have changed a program. */

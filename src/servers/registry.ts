@@ -4,12 +4,7 @@ import { ConfigError } from "../base/errors.ts";
 import { parseFile } from "../json/document.ts";
 import { canonicalJson, sha256 } from "../json/digest.ts";
 import { isRecord, toExact } from "../json/exact.ts";
-import {
-  isPlainFolder,
-  lockPlainFolder,
-  readHostileFile,
-  replaceHostileFile,
-} from "../files/safe.ts";
+import { lockPlainFolder, readInFolder, replaceHostileFile } from "../files/safe.ts";
 import { checkServerName, parseServerParams, type ServerParams } from "../mcp/params.ts";
 import { OwnEntries } from "../files/own_entries.ts";
 import type { TrustSetting } from "../files/own_entries.ts";
@@ -323,8 +318,7 @@ export class ServerRegistry {
 
   async #read(): Promise<RegistryFile> {
     if (this.path === undefined || this.#folder === undefined) return emptyFile();
-    if (!await isPlainFolder(this.#folder)) return emptyFile();
-    const text = await readHostileFile(this.path);
+    const text = await readInFolder(this.#folder, "mcp.json");
     return text === undefined ? emptyFile() : parseRegistry(this.path, text);
   }
 }

@@ -213,7 +213,7 @@ Deno.test("a server's sandbox gets the settings that its start was judged by", a
   await using _connection = await connectMcp("raw", server, {
     ...{ ...options, settings: { path, text: '{"filesystem": {"allowRead": ["/usr"]}}' } },
   });
-  await assertRejects(() => connectMcp("raw", server, options), ConfigError, "not JSON");
+  await assertRejects(() => connectMcp("raw", server, options), ConfigError, "Invalid JSON");
 });
 
 Deno.test("a model's server gets the sandbox settings that the user was shown, or is not registered", async () => {
