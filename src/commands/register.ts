@@ -176,9 +176,9 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   async function registerOne(name: string, params: ServerParams): Promise<void> {
     let reach: string | undefined;
     const evidence = () => startEvidence(name, params, { workspace, isOwn: true, log: io.log });
-    const { settings, settingsFile } = await evidence();
+    const { settings } = await evidence();
     const options: OwnGenerateOptions = {
-      settings: settingsFile,
+      settings,
       rootDir: mcptoolsOf(workspace),
       workspace,
       login,

@@ -28,10 +28,8 @@ export type GivenServers = Readonly<Record<string, ServerParams>> | ServerRegist
 export interface RunFiles {
   /** Digests of files and folders, by relative path. */
   readonly files: Readonly<Record<string, string>>;
-  /** The content of its sandbox's settings file. */
-  readonly settings?: string | undefined;
-  /** That file; its text is `null` if it does not exist, and code could create it. */
-  readonly settingsFile?: { readonly text: string | null } | undefined;
+  /** The settings file of its sandbox; its text is `null` if it does not exist. */
+  readonly settings?: { readonly text: string | null; readonly isInWorkspace: boolean } | undefined;
 }
 
 /** A server of this process. */
@@ -178,7 +176,7 @@ export class ServerRegistry {
    */
   async keep(name: string, run: RunFiles): Promise<void> {
     const given = this.#given.get(name);
-    const isBound = runsAny(run) || (given !== undefined && run.settingsFile?.text === null);
+    const isBound = runsAny(run) || (given !== undefined && run.settings?.text === null);
     const record = isBound ? filesIn(run) : undefined;
     if (given === undefined) {
       return void await this.#own?.set(filesOf(name), record, record && runText(run));
@@ -370,18 +368,26 @@ function givenFilesOf(name: string, params: ServerParams): string {
   return `${filesOf(name)} as given: ${sha256(canonicalJson(toExact(params))).slice(0, 32)}`;
 }
 
-function filesIn({ files, settings }: RunFiles): object {
-  return { files, settings: settings ?? null };
+/** The settings of its sandbox that a registration is bound to: those outside workspaces are the user's own. */
+export function boundSettings({ settings }: Pick<RunFiles, "settings">): string | undefined {
+  return settings?.isInWorkspace ? settings.text ?? undefined : undefined;
+}
+
+function filesIn(run: RunFiles): object {
+  return { files: run.files, settings: boundSettings(run) ?? null };
 }
 
 /** The files that a server runs, for people, who see changes in the beginning of the digests. */
-function runText({ files, settings }: RunFiles): string {
-  const lines = Object.entries(files).map(([path, digest]) => `${path}: ${digest.slice(0, 12)}`);
+function runText(run: RunFiles): string {
+  const settings = boundSettings(run);
+  const lines = Object.entries(run.files).map(([path, digest]) =>
+    `${path}: ${digest.slice(0, 12)}`
+  );
   return [...lines, ...settings === undefined ? [] : ["sandbox settings:", settings]].join("\n");
 }
 
-function runsAny({ files, settings }: RunFiles): boolean {
-  return settings !== undefined || Object.keys(files).length > 0;
+function runsAny(run: RunFiles): boolean {
+  return boundSettings(run) !== undefined || Object.keys(run.files).length > 0;
 }
 
 function put<T>(map: Map<string, T>, name: string, value: T | undefined): void {
