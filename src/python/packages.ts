@@ -16,7 +16,13 @@ import { ManagedProcess, OutputTail } from "../process/managed_process.ts";
 import { HeldFolder, PrivateFolder } from "../files/private_folder.ts";
 import { emptyFolder } from "../files/remove_tree.ts";
 import { ifPresent } from "../files/safe.ts";
-import { abandonedIn, isThere, nameFor, WORKSPACE } from "../files/workspace_folders.ts";
+import {
+  type Abandoned,
+  abandonedIn,
+  isThere,
+  nameFor,
+  WORKSPACE,
+} from "../files/workspace_folders.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { readSandboxConfig } from "../sandbox/config.ts";
@@ -269,8 +275,8 @@ export class PackageFolder {
   }
 
   /** Finds the packages of workspaces that no longer exist. */
-  static async abandoned(): Promise<{ readonly path: string; readonly workspace: string }[]> {
-    return await Array.fromAsync(abandonedIn(join(managedDirectory(), "packages")));
+  static async abandoned(): Promise<Abandoned[]> {
+    return await abandonedIn(join(managedDirectory(), "packages"));
   }
 
   /**
@@ -595,7 +601,7 @@ async function madeFolder(path: string, workspace: string): Promise<boolean> {
 
 /** Removes the empty folders of workspaces that are gone. Only the user may remove installed packages. */
 async function removeAbandoned(root: string): Promise<void> {
-  for await (const { path: folder } of abandonedIn(root)) {
+  for (const { path: folder } of await abandonedIn(root)) {
     try {
       // A session may be starting in a workspace that is not visible here, as in a container.
       const { mtime } = await Deno.lstat(join(folder, WORKSPACE));
