@@ -8,11 +8,11 @@ import { acceptVariables, ownVariables, readVariables } from "../sandbox/own_var
 import type { ParsedArgs } from "./command.ts";
 import { changedLines } from "./foreign_rows.ts";
 import { aboutPolicy, namedPolicies, unacceptedPolicy } from "./policy_file.ts";
-import type { FileSetting } from "./setting_question.ts";
+import type { WaitingSetting } from "./setting_question.ts";
 import { printable } from "./terminal/columns.ts";
 
 /** The variables in the workspace's `.env` that do not count. */
-export async function unacceptedVariables(workspace: string): Promise<FileSetting[]> {
+export async function unacceptedVariables(workspace: string): Promise<WaitingSetting[]> {
   const found = await readVariables(workspace);
   const own = await ownVariables(workspace, found);
   const others = Object.entries(found.variables).filter(([name]) => !Object.hasOwn(own, name));
@@ -35,11 +35,11 @@ export async function unacceptedVariables(workspace: string): Promise<FileSettin
 export async function changedNamedFiles(
   workspace: string,
   parsed: ParsedArgs,
-): Promise<FileSetting[]> {
+): Promise<WaitingSetting[]> {
   const given = ["sandbox-config", "placement"].map((option) => parsed.value(option) ?? "")
     .filter((path) => /[./]/.test(path) && !path.startsWith("ssh:"));
   const { names } = await OwnEntries.open(workspace, "settings");
-  const found = new Map<string, FileSetting>();
+  const found = new Map<string, WaitingSetting>();
   for (const each of [...given, ...names.map((name) => `${workspace}/${name}`)]) {
     const named = await readNamedFile(each, { workspace, what: "settings" })
       .catch((error: unknown) => {
@@ -70,11 +70,11 @@ export async function waitingPolicies(
   workspace: string,
   parsed: ParsedArgs,
   { all = false } = {},
-): Promise<FileSetting[]> {
+): Promise<WaitingSetting[]> {
   const approve = parsed.value("approve") ?? "ask";
   if (approve === "allow" || approve === "deny") return [];
   const named = approve === "ask" || approve === "reads" ? undefined : resolve(approve);
-  const found: FileSetting[] = [];
+  const found: WaitingSetting[] = [];
   for (const file of all ? [undefined, ...await namedPolicies(workspace)] : [named]) {
     if (all && file !== undefined && await lstatIfPresent(file) === undefined) continue;
     const policy = await unacceptedPolicy(workspace, file);

@@ -18,7 +18,7 @@ import { ServerRegistry } from "../servers/registry.ts";
 import { agrees, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import { changedLines } from "./foreign_rows.ts";
 import { grantsOf, isUnconditional } from "./policy_consents.ts";
-import { askAbout, fileQuestion, type FileSetting } from "./setting_question.ts";
+import { askAbout, type WaitingSetting } from "./setting_question.ts";
 import { printable } from "./terminal/columns.ts";
 import { editText } from "./terminal/editor.ts";
 
@@ -170,8 +170,7 @@ async function acceptPolicyOf(
 ): Promise<void> {
   const policy = await unacceptedPolicy(workspace);
   if (policy === undefined) return;
-  const question = fileQuestion(aboutPolicy(policy), parsed, io);
-  requireKept(await askAbout(question, parsed, io));
+  requireKept(await askAbout(aboutPolicy(policy), parsed, io));
 }
 
 /** The workspace's policy, or one that is named, if it is in the workspace and does not count yet. */
@@ -192,7 +191,7 @@ export async function namedPolicies(workspace: string): Promise<string[]> {
 }
 
 /** How a person is asked about a policy of a workspace. */
-export function aboutPolicy({ source, path, file }: FoundPolicy): FileSetting {
+export function aboutPolicy({ source, path, file }: FoundPolicy): WaitingSetting {
   const { text, former, place: { name } = { name: WORKSPACE_POLICY } } = file;
   const before = former?.text === undefined ? undefined : source.former;
   const shown = printable(path);
