@@ -5,7 +5,7 @@ import { UNWRITABLE } from "../files/user_folders.ts";
 import { isThere } from "../files/workspace_folders.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { startEvidence } from "../servers/start_evidence.ts";
-import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.ts";
 import { changedNamedFiles, unacceptedVariables, waitingPolicies } from "./file_settings.ts";
 import { changedLines } from "./foreign_rows.ts";
 import { launchParts } from "./register.ts";
@@ -41,10 +41,8 @@ export const trust: Command = {
 };
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
-  const [one, other] = Object.keys(trust.options).filter((name) => parsed.has(name));
-  if (other !== undefined) {
-    throw new UsageError(`Options --${one} and --${other} cannot be combined`);
-  }
+  const [one, ...others] = Object.keys(trust.options).filter((name) => parsed.has(name));
+  if (one !== undefined) parsed.refuseBeside(one, others);
   if (parsed.has("list")) return await list(io);
   const [folder = "."] = parsed.positional;
   if (parsed.has("revoke")) return await revoke(folder, io);
