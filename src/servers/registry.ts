@@ -52,7 +52,6 @@ export class ServerRegistry {
   /** The path of the file; `undefined` for a registry without one. */
   readonly path: string | undefined;
 
-  readonly #folder: string | undefined;
   readonly #given: Map<string, GivenServer>;
   /** Which of the file's servers the user registered; absent without a file. */
   readonly #own: OwnEntries | undefined;
@@ -65,8 +64,7 @@ export class ServerRegistry {
     given: Map<string, ServerParams>,
   ) {
     this.#own = own;
-    this.#folder = workspace === undefined ? undefined : join(workspace, ".ipybox");
-    this.path = this.#folder === undefined ? undefined : join(this.#folder, "mcp.json");
+    this.path = workspace === undefined ? undefined : join(workspace, ".ipybox", "mcp.json");
     this.#given = new Map([...given].map(([name, params]) => [name, { params }]));
   }
 
@@ -295,17 +293,17 @@ export class ServerRegistry {
     await this.#edit(name, undefined);
     await this.#own?.set(name, undefined);
     await this.#own?.set(filesOf(name), undefined);
-    if (this.#folder !== undefined) await forgetShapes(dirname(this.#folder), name);
+    if (this.path !== undefined) await forgetShapes(dirname(dirname(this.path)), name);
     this.#given.delete(name);
     return this.#servers.delete(name);
   }
 
   /** Changes or removes a server in the file, and returns its former entry. */
   async #edit(name: string, params: unknown): Promise<unknown> {
-    if (this.path === undefined || this.#folder === undefined) return undefined;
+    if (this.path === undefined) return undefined;
     using _turn = await this.#edits.acquire(); // the lock below only excludes other processes
     // Otherwise processes that change the file concurrently would undo each other's changes.
-    using _lock = await lockPlainFolder(this.#folder, "mcp.lock");
+    using _lock = await lockPlainFolder(dirname(this.path), "mcp.lock");
     const file = await this.#read();
     const before = file.mcpServers[name];
     if (params === undefined) delete file.mcpServers[name];
@@ -315,9 +313,8 @@ export class ServerRegistry {
   }
 
   async #read(): Promise<RegistryFile> {
-    if (this.path === undefined || this.#folder === undefined) return emptyFile();
-    const text = await readInFolder(this.#folder, "mcp.json");
-    return text === undefined ? emptyFile() : parseRegistry(this.path, text);
+    if (this.path === undefined) return { mcpServers: {} };
+    return parseRegistry(this.path, await readInFolder(dirname(this.path), "mcp.json") ?? "{}");
   }
 }
 
@@ -393,8 +390,4 @@ function runsAny(run: RunFiles): boolean {
 function put<T>(map: Map<string, T>, name: string, value: T | undefined): void {
   if (value === undefined) map.delete(name);
   else map.set(name, value);
-}
-
-function emptyFile(): RegistryFile {
-  return { mcpServers: {} };
 }
