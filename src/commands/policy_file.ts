@@ -22,10 +22,6 @@ import { askAbout, type WaitingSetting } from "./setting_question.ts";
 import { printable } from "./terminal/columns.ts";
 import { editText } from "./terminal/editor.ts";
 
-function pathOf(workspace: string): string {
-  return join(workspace, ".ipybox", "policy.json");
-}
-
 const DELETING = `{
       // By its name: a tool that deletes under another one needs approval.
       "name": "deleting",
@@ -95,7 +91,7 @@ export async function init(
     const names = Object.keys(PRESETS).join(", ");
     throw new UsageError(`There is no preset "${preset}": use one of ${names}`);
   }
-  const path = printable(pathOf(workspace));
+  const path = printable(join(workspace, WORKSPACE_POLICY));
   if ((await readInWorkspace(workspace)).text !== undefined) {
     throw new ConfigError(`There is a policy already: edit ${path}, or remove it first`);
   }
@@ -115,7 +111,7 @@ export async function edit(
   io: CommandIo,
 ): Promise<number> {
   if (!io.interactive) throw new ConfigError("There is no terminal for an editor");
-  const path = printable(pathOf(workspace));
+  const path = printable(join(workspace, WORKSPACE_POLICY));
   const { text: before, counts } = await readInWorkspace(workspace);
   if (before === undefined) {
     throw new UsageError("There is no policy to edit: `ipybox policy init` writes one");
@@ -133,7 +129,7 @@ export async function edit(
 
 /** Records what the person wrote, or had written. */
 async function accept(workspace: string, text: string, io: CommandIo): Promise<number> {
-  const path = printable(pathOf(workspace));
+  const path = printable(join(workspace, WORKSPACE_POLICY));
   for (const warning of warningsOf(new PolicyRules([parsePolicy(path, text)]))) {
     io.log.warn(warning);
   }

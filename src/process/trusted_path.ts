@@ -121,12 +121,21 @@ export async function reliablePath(path: string, options: ReliablePathOptions): 
   const loose = steps.filter((step) => isLoose(step, workspace, anchors));
   const bad = loose.find(({ isLink }) => isLink) ?? loose[0];
   if (bad === undefined) return real;
+  if (bad.isLink) throw linkError(path, { what: options.what, link: bad.path, real });
   throw new ConfigError(
-    bad.isLink
-      ? `Cannot use ${path} as ${options.what}: ${bad.path} is a symbolic link in the workspace, ` +
-        `which executed code could replace. Use its target, ${real}, or replace it with a copy`
-      : `Cannot use ${path} as ${options.what}: executed code could replace ${bad.path}. Use one ` +
-        "outside the workspace",
+    `Cannot use ${path} as ${options.what}: executed code could replace ${bad.path}. Use one outside ` +
+      "the workspace",
+  );
+}
+
+/** Says that a path leads through a link that code could replace. */
+export function linkError(
+  path: string,
+  { what, link, real }: { readonly what: string; readonly link: string; readonly real: string },
+): ConfigError {
+  return new ConfigError(
+    `Cannot use ${path} as ${what}: ${link} is a symbolic link in the workspace, which executed code could ` +
+      `replace. Use its target, ${real}, or replace it with a copy`,
   );
 }
 

@@ -12,6 +12,7 @@ import { shellWord } from "../base/shell_word.ts";
 import {
   isInside,
   isLoose,
+  linkError,
   realPathIfSeen,
   stateOf,
   wayTo,
@@ -99,12 +100,7 @@ export async function readNamedFile(
   const isIn = (path: string, folderOf = (workspace: string) => workspace) =>
     workspaces.some((workspace) => isInside(path, folderOf(workspace)));
   const link = steps.find(({ path, isLink }) => isLink && isIn(path) && !isIn(path, stateOf));
-  if (link !== undefined) {
-    throw new ConfigError(
-      `Cannot use ${path} as ${what}: ${link.path} is a symbolic link in the workspace, which executed ` +
-        `code could replace. Use its target, ${real}, or replace it with a copy`,
-    );
-  }
+  if (link !== undefined) throw linkError(path, { what, link: link.path, real });
   if (workspaces.length === 0) { // the user's own: it may be a pipe, as of `<(command)`
     const text = await ifPresent(Deno.readTextFile(path)).catch((error: unknown) => {
       if (!(error instanceof Deno.errors.IsADirectory)) throw error;

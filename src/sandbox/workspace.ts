@@ -32,15 +32,6 @@ export function isWide(folder: string): boolean {
   return folder === "/" || homes().some((home) => isInside(home, folder));
 }
 
-/** Finds the workspaces that contain a path. */
-async function workspacesAbove(path: string): Promise<string[]> {
-  const found: string[] = [];
-  for (let folder = dirname(path); !isWide(folder); folder = dirname(folder)) {
-    if (await isWorkspace(folder)) found.push(folder);
-  }
-  return found;
-}
-
 /** The real path of a workspace. From now on, writing to it follows no links. */
 export async function realWorkspace(path: string): Promise<string> {
   const workspace = await ifPresent(Deno.realPath(path));
@@ -59,8 +50,12 @@ export async function realWorkspace(path: string): Promise<string> {
  */
 export async function statesAround(workspace: string): Promise<string[]> {
   const served = await workspaceOfSession(workspace);
-  const inside = served === undefined ? workspace : join(served, STATE_FOLDER);
-  return (await workspacesAbove(inside)).map((folder) => join(folder, STATE_FOLDER));
+  const states: string[] = [];
+  let folder = served ?? dirname(workspace);
+  for (; !isWide(folder); folder = dirname(folder)) {
+    if (await isWorkspace(folder)) states.push(join(folder, STATE_FOLDER));
+  }
+  return states;
 }
 
 /**
@@ -175,18 +170,34 @@ export async function requireOwnProgram(
   program: string,
   { workspace, what }: OwnProgramOptions,
 ): Promise<void> {
-  if (!program.includes("/")) return;
+  const folder = await folderInReach(program, workspace);
+  if (folder === undefined) return;
+  throw new ConfigError(
+    `Cannot use ${program} as ${what}: code of the workspace ${folder} could replace ` +
+      `${resolve(program)}. Use one outside the workspace`,
+  );
+}
+
+/** Whether executed code cannot have changed a program. */
+export async function isOwnProgram(
+  program: string,
+  workspace: string | undefined,
+): Promise<boolean> {
+  return await folderInReach(program, workspace) === undefined;
+}
+
+/** The folder whose code could change a program. */
+async function folderInReach(
+  program: string,
+  workspace: string | undefined,
+): Promise<string | undefined> {
+  if (!program.includes("/")) return undefined;
   const path = resolve(program);
   const ways = await Promise.all([path, await realPathIfSeen(path)].map(wayTo));
   const steps = ways.flatMap(({ steps }) => steps);
   const own = workspace === undefined ? [] : [await realPathIfSeen(workspace)];
-  const folder = [...own, ...await foldersOfCode(steps), ...await workspacesOn(steps)]
+  return [...own, ...await foldersOfCode(steps), ...await workspacesOn(steps)]
     .find((folder) => !isWide(folder) && steps.some((step) => isLoose(step, folder)));
-  if (folder === undefined) return;
-  throw new ConfigError(
-    `Cannot use ${program} as ${what}: code of the workspace ${folder} could replace ${path}. Use one ` +
-      "outside the workspace",
-  );
 }
 
 /** The folders of ipybox's own that code, an installer or a server writes to, on the way to a path. */
@@ -200,20 +211,6 @@ async function foldersOfCode(steps: readonly Step[]): Promise<string[]> {
   const writers = steps.map(({ path }) => dirname(path))
     .filter((folder) => run.includes(dirname(dirname(folder))));
   return [...found, ...writers];
-}
-
-/** Whether executed code cannot have changed a program. */
-export async function isOwnProgram(
-  program: string,
-  workspace: string | undefined,
-): Promise<boolean> {
-  try {
-    await requireOwnProgram(program, { workspace, what: "program" });
-    return true;
-  } catch (error) {
-    if (error instanceof ConfigError) return false;
-    throw error;
-  }
 }
 
 /** Refuses a Deno that executed code could change. This process's own is read-only for it. */

@@ -163,7 +163,7 @@ function notAccepted({ path, file: { text, place } }: FoundPolicy): string {
 export function policyFiles(workspace: string | undefined): Map<string, string> {
   const files = new Map<string, string>();
   if (workspace !== undefined) {
-    files.set(WORKSPACE_POLICY, join(workspace, ".ipybox", "policy.json"));
+    files.set(WORKSPACE_POLICY, join(workspace, WORKSPACE_POLICY));
   }
   const settings = settingsFolder();
   if (settings !== undefined) files.set("the user's policy.json", join(settings, "policy.json"));
