@@ -7,7 +7,7 @@ import { lstatIfPresent } from "../files/safe.ts";
 import { acceptVariables, ownVariables, readVariables } from "../sandbox/own_variables.ts";
 import type { ParsedArgs } from "./command.ts";
 import { changedLines } from "./foreign_rows.ts";
-import { aboutPolicy, namedPolicies, unacceptedPolicy } from "./policy_file.ts";
+import { namedPolicies, waitingPolicy } from "./policy_file.ts";
 import type { WaitingSetting } from "./setting_question.ts";
 import { printable } from "./terminal/columns.ts";
 
@@ -77,8 +77,7 @@ export async function waitingPolicies(
   const found: WaitingSetting[] = [];
   for (const file of all ? [undefined, ...await namedPolicies(workspace)] : [named]) {
     if (all && file !== undefined && await lstatIfPresent(file) === undefined) continue;
-    const policy = await unacceptedPolicy(workspace, file);
-    if (policy !== undefined) found.push(aboutPolicy(policy));
+    found.push(...await waitingPolicy(workspace, file));
   }
   return found;
 }

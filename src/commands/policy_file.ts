@@ -123,7 +123,9 @@ export async function edit(
   await writeWorkspacePolicy(workspace, text);
   // A policy that they have never accepted may have come with a repository: they see it as ipybox reads it.
   if (counts) return await accept(workspace, text, io);
-  await acceptPolicyOf(workspace, parsed, io);
+  for (const policy of await waitingPolicy(workspace)) {
+    requireKept(await askAbout(policy, parsed, io));
+  }
   return EXIT.ok;
 }
 
@@ -158,26 +160,11 @@ async function editedPolicy(before: string, io: CommandIo): Promise<string> {
   }
 }
 
-/** Shows the workspace's policy unless it counts already, and records that the person accepts it. */
-async function acceptPolicyOf(
-  workspace: string,
-  parsed: ParsedArgs,
-  io: CommandIo,
-): Promise<void> {
-  const policy = await unacceptedPolicy(workspace);
-  if (policy === undefined) return;
-  requireKept(await askAbout(aboutPolicy(policy), parsed, io));
-}
-
-/** The workspace's policy, or one that is named, if it is in the workspace and does not count yet. */
-export async function unacceptedPolicy(
-  workspace: string,
-  file?: string,
-): Promise<FoundPolicy | undefined> {
-  const isThere = ({ file: { place } }: FoundPolicy) => place?.workspace === workspace;
-  return (await findPolicies({ workspace, file })).find((found) =>
-    isThere(found) && found.source.former !== undefined
-  );
+/** The workspace's policy, or one that is named, if it is in the workspace and counts only in part. */
+export async function waitingPolicy(workspace: string, file?: string): Promise<WaitingSetting[]> {
+  const found = await findPolicies({ workspace, file });
+  return found.filter(({ file: { place, counts } }) => place?.workspace === workspace && !counts)
+    .map(aboutPolicy);
 }
 
 /** The policies in a workspace that were named before, without the workspace's own. */
@@ -187,8 +174,9 @@ export async function namedPolicies(workspace: string): Promise<string[]> {
 }
 
 /** How a person is asked about a policy of a workspace. */
-export function aboutPolicy({ source, path, file }: FoundPolicy): WaitingSetting {
-  const { text, former, place: { name } = { name: WORKSPACE_POLICY } } = file;
+function aboutPolicy({ source, path, file }: FoundPolicy): WaitingSetting {
+  const { text, former, place } = file;
+  const name = place?.name ?? WORKSPACE_POLICY;
   const before = former?.text === undefined ? undefined : source.former;
   const shown = printable(path);
   const verb = before === undefined ? "says" : "has changed since you accepted it";

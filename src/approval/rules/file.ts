@@ -120,11 +120,8 @@ export async function readInWorkspace(
 ): Promise<NamedFile> {
   const text = await readInFolder(join(workspace, ".ipybox"), "policy.json");
   const record = await OwnEntries.open(workspace, "policies");
-  return new NamedFile(
-    text,
-    { workspace, name: WORKSPACE_POLICY, record, isUnseen: true },
-    trust,
-  );
+  const place = { workspace, name: WORKSPACE_POLICY, record, isUnseen: true };
+  return new NamedFile(text, place, trust);
 }
 
 /** Replaces the text of a workspace's policy. */
@@ -162,9 +159,7 @@ function notAccepted({ path, file: { text, place } }: FoundPolicy): string {
 /** The policy files of a workspace, whether or not they exist. */
 export function policyFiles(workspace: string | undefined): Map<string, string> {
   const files = new Map<string, string>();
-  if (workspace !== undefined) {
-    files.set(WORKSPACE_POLICY, join(workspace, WORKSPACE_POLICY));
-  }
+  if (workspace !== undefined) files.set(WORKSPACE_POLICY, join(workspace, WORKSPACE_POLICY));
   const settings = settingsFolder();
   if (settings !== undefined) files.set("the user's policy.json", join(settings, "policy.json"));
   return files;
