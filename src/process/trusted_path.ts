@@ -51,7 +51,7 @@ export async function whyCode(
 export async function isWorkspace(folder: string): Promise<boolean> {
   const home = hostEnv("HOME");
   if (home !== undefined && isInside(home, folder)) return false;
-  const path = join(folder, WORKSPACE_STATE);
+  const path = join(folder, STATE_FOLDER);
   if (!mayRead(path)) return false;
   try {
     await Deno.lstat(path);
@@ -72,7 +72,7 @@ export function isInside(path: string, folder: string): boolean {
 }
 
 /** The folder that identifies a workspace, during and after its sessions. Code cannot remove it. */
-const WORKSPACE_STATE = ".ipybox";
+export const STATE_FOLDER = ".ipybox";
 
 /** As many links as Linux follows. */
 const MAX_LINKS = 40;
@@ -141,7 +141,7 @@ export function linkError(
 
 /** The folder of a workspace for files that the host relies on. */
 export function stateOf(workspace: string): string {
-  return join(workspace, WORKSPACE_STATE);
+  return join(workspace, STATE_FOLDER);
 }
 
 /** Whether code in a workspace, by its real path, could replace a step: it is in it, but not in `.ipybox`. */

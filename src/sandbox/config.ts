@@ -1,4 +1,4 @@
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
 import { useNamedFile } from "./named_file.ts";
@@ -6,8 +6,7 @@ import type { TrustSetting } from "../files/own_entries.ts";
 import { workspaceOfSession } from "../files/workspace_state.ts";
 import { parseFile } from "../json/document.ts";
 import { problemLines } from "../json/problems.ts";
-import { isInside, realPathIfSeen } from "../process/trusted_path.ts";
-import { STATE_FOLDER } from "./hidden.ts";
+import { isInside, realPathIfSeen, stateOf } from "../process/trusted_path.ts";
 
 /**
  * A user's additions to the sandbox settings, in the format of `srt`'s settings file. Lists extend
@@ -158,7 +157,7 @@ async function refuseOfProject(
   throw new ConfigError(
     `Cannot use ${path} as sandbox settings: it is in the project ${project}, and may have come with ` +
       "it. Read it, and move it out of the project, for example to " +
-      join(workspace, STATE_FOLDER),
+      stateOf(workspace),
   );
 }
 

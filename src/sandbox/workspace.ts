@@ -15,12 +15,13 @@ import {
   isLoose,
   isWorkspace,
   realPathIfSeen,
+  STATE_FOLDER,
+  stateOf,
   type Step,
   wayTo,
   workspacesOn,
 } from "../process/trusted_path.ts";
 import { CODE_NOTE, recordVariables } from "./own_variables.ts";
-import { STATE_FOLDER } from "./hidden.ts";
 import { homes } from "./installation.ts";
 import { isRoot } from "./system_packages.ts";
 
@@ -53,7 +54,7 @@ export async function statesAround(workspace: string): Promise<string[]> {
   const states: string[] = [];
   let folder = served ?? dirname(workspace);
   for (; !isWide(folder); folder = dirname(folder)) {
-    if (await isWorkspace(folder)) states.push(join(folder, STATE_FOLDER));
+    if (await isWorkspace(folder)) states.push(stateOf(folder));
   }
   return states;
 }
