@@ -344,10 +344,15 @@ export class PackageFolder {
 
   /** Whether packages with these names are there, in whichever version. */
   async #has(requirements: readonly Requirement[]): Promise<boolean> {
-    const own = sitePackagesOf(this.#python.prefix, this.#python);
-    const found = await Promise.all([own, ...this.shared, this.path].map(distributionsIn));
-    const present = new Set(found.flat().map(({ name }) => normalized(name)));
-    return requirements.every(({ name }) => name !== undefined && present.has(normalized(name)));
+    const { managed, prefix } = this.#python;
+    const own = await distributionsIn(sitePackagesOf(prefix, this.#python));
+    const found = await Promise.all([...this.shared, this.path].map(distributionsIn));
+    const present = [
+      ...managed ? await neededBy(["ipykernel", "pydantic"], own) : own,
+      ...found.flat(),
+    ];
+    const names = new Set(present.map(({ name }) => normalized(name)));
+    return requirements.every(({ name }) => name !== undefined && names.has(normalized(name)));
   }
 
   /** Installs the missing packages. */
@@ -625,10 +630,34 @@ function hasManagedDirectory(): boolean {
   return hostEnv("XDG_CACHE_HOME")?.startsWith("/") === true || Boolean(hostEnv("HOME"));
 }
 
-/** The packages in a folder, as their own folders name them. */
-async function distributionsIn(
-  folder: string,
-): Promise<{ readonly name: string; readonly version: string; readonly path: string }[]> {
+/** A package in a folder, as its own folder there names it. */
+interface Distribution {
+  readonly name: string;
+  readonly version: string;
+  readonly path: string;
+}
+
+/** Those of some packages that others of them need, and these: the rest of a managed Python is the gateway's. */
+async function neededBy(
+  names: readonly string[],
+  all: readonly Distribution[],
+): Promise<Distribution[]> {
+  const needed = new Set(names);
+  const found: Distribution[] = [];
+  for (const name of needed) { // which grows meanwhile
+    const distribution = all.find((each) => normalized(each.name) === name);
+    if (distribution === undefined) continue;
+    found.push(distribution);
+    const metadata = await Deno.readTextFile(join(distribution.path, "METADATA"));
+    const [header = ""] = metadata.split(/\r?\n\r?\n/);
+    for (const [, need = "", rest = ""] of header.matchAll(/^Requires-Dist: *([\w.-]+)(.*)/gm)) {
+      if (!/;.*\bextra\b/.test(rest)) needed.add(normalized(need));
+    }
+  }
+  return found;
+}
+
+async function distributionsIn(folder: string): Promise<Distribution[]> {
   const files = await ifPresent(Array.fromAsync(Deno.readDir(folder))) ?? [];
   return files.flatMap((file) => {
     const [, name, version] = /^([^-]+)-([^-]+)(?:-py.+)?\.(?:dist|egg)-info$/.exec(file.name) ??
