@@ -317,7 +317,7 @@ Deno.test("Code that cannot be interrupted loses its kernel", async (t) => {
   });
 
   await t.step("closing the client ends it", async () => {
-    const other = await KernelClient.start({ gateway: kernel.gateway, spareKernel: false });
+    const other = await KernelClient.start({ gateway: kernel.gateway });
     const execution = other.execute(STUBBORN);
     const waiting = other.execute("1");
     await untilText(execution, "running");
