@@ -15,46 +15,45 @@ import { runScript } from "../support/run_python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 /** How many schemas fast-check makes: more in `deno task soak`. */
-const SCHEMAS = Deno.env.has("IPYBOX_SOAK") ? 500 : 50;
+const SCHEMAS = Deno.env.has("IPYBOX_SOAK") ? 500 : 25;
 
 interface Inspection {
-  readonly modules: number;
   readonly problems: readonly [file: string, problem: string][];
   readonly canary: boolean;
   readonly slowest_import_ms: number;
 }
 
-/** Generates a package of hostile tools and has Python look at it. */
-async function inspect(tools: readonly unknown[]): Promise<Inspection> {
+/** Generates packages of hostile tools and has Python look at them. */
+async function inspect(
+  packages: Readonly<Record<string, readonly unknown[]>>,
+): Promise<Inspection> {
   await using directory = await TempFolder.create();
-  const listing = {
-    tools,
-    serverInfo: { name: PAYLOADS[0], title: PAYLOADS[3] },
-    instructions: PAYLOADS.join("\n"),
-  };
-  await generatePackage("hostile", listing, { rootDir: directory.path });
-  return await runScript("inspect_package.py", [directory.path, "hostile"]);
+  for (const [name, tools] of Object.entries(packages)) {
+    const listing = {
+      tools,
+      serverInfo: { name: PAYLOADS[0], title: PAYLOADS[3] },
+      instructions: PAYLOADS.join("\n"),
+    };
+    const modules = await generatePackage(name, listing, { rootDir: directory.path });
+    assert(modules.length > 0, name);
+  }
+  return await runScript("inspect_package.py", [directory.path, ...Object.keys(packages)]);
 }
 
-for (
-  const [what, tools] of [
-    ["names of tools", NAMED_TOOLS],
-    ["names of properties", [MANY_NAMES]],
-    ["texts, wherever they are", TEXT_TOOLS],
-    ["patterns", PATTERN_TOOLS],
-    ["lists that are none", MALFORMED],
-    ["schemas that are too deep, too wide or endless", HUGE_TOOLS],
-  ] as const
-) {
-  Deno.test(`no hostile ${what} become code, break a module or hang Python`, async () => {
-    const { modules, problems, canary, slowest_import_ms } = await inspect(tools);
-
-    assertEquals(problems, []);
-    assertFalse(canary);
-    assert(modules > 1);
-    assert(slowest_import_ms < 20_000); // only so that endless work is seen
+Deno.test("no hostile tools become code, break a module or hang Python", async () => {
+  const { problems, canary, slowest_import_ms } = await inspect({
+    names_of_tools: NAMED_TOOLS,
+    names_of_properties: [MANY_NAMES],
+    texts: TEXT_TOOLS,
+    patterns: PATTERN_TOOLS,
+    no_tools: MALFORMED,
+    too_deep_wide_or_endless: HUGE_TOOLS,
   });
-}
+
+  assertEquals(problems, []);
+  assertFalse(canary);
+  assert(slowest_import_ms < 20_000); // only so that endless work is seen
+});
 
 Deno.test("no text that fast-check finds becomes code", async () => {
   const text = fc.string({ unit: "binary", maxLength: 30 });
@@ -87,7 +86,7 @@ Deno.test("no text that fast-check finds becomes code", async () => {
     outputSchema: { type: "object", description: text, properties: { [text]: { const: text } } },
   }));
 
-  const { problems, canary } = await inspect(tools);
+  const { problems, canary } = await inspect({ hostile: tools });
 
   assertEquals(problems, []);
   assertFalse(canary);

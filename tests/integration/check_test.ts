@@ -234,6 +234,21 @@ Deno.test("names that nothing has set stop a cell, and no others do", async (t) 
     await executor.reset();
     await wrong(executor, "issue_count", "NameError: name 'issue_count' is not defined");
   });
+
+  await step("cells that are too large or too many are run, checked or not", async () => {
+    const wide = Object.fromEntries(
+      Array.from({ length: 1000 }, (_, n) => [`p${n}`, n === 3 ? { type: "string" } : {}]),
+    );
+    const tool = { name: "wide", inputSchema: { type: "object", properties: wide } };
+    await executor.registerServer("wide", tracker(tool));
+
+    const large = `x = 1\n${"y = [1, 2, 3]  # and so on\n".repeat(2000)}print("end")`;
+    assertEquals((await run(executor, large)).text, "end");
+    await run(executor, "from mcptools.wide import wide");
+    for (let n = 0; n < 110; n++) await run(executor, `v${n} = ${n}\nw = v${n}`);
+    assertEquals((await passes(executor, "print(v0, v109)")).text, "0 109");
+    await passes(executor, "wide(p3='a')");
+  });
 });
 
 Deno.test("calls and results of generated functions stop a cell where they do not fit", async (t) => {
@@ -453,23 +468,6 @@ Deno.test("check() tells what is wrong and runs nothing; warn and off let code r
   await using off = await TestExecutor.start({ check: "off" });
   assertEquals((await run(off.executor, "print('ran')\nnmae")).text, "ran");
   await assertRejects(() => off.executor.check("1"), EnvironmentNotReadyError);
-});
-
-Deno.test("cells that are too large or too many are run, checked or not", async () => {
-  await using test = await TestExecutor.start();
-  const { executor } = test;
-  const wide = Object.fromEntries(
-    Array.from({ length: 1000 }, (_, n) => [`p${n}`, n === 3 ? { type: "string" } : {}]),
-  );
-  const tool = { name: "wide", inputSchema: { type: "object", properties: wide } };
-  await executor.registerServer("wide", tracker(tool));
-
-  const large = `x = 1\n${"y = [1, 2, 3]  # and so on\n".repeat(2000)}print("end")`;
-  assertEquals((await run(executor, large)).text, "end");
-  await run(executor, "from mcptools.wide import wide");
-  for (let n = 0; n < 110; n++) await run(executor, `v${n} = ${n}\nw = v${n}`);
-  assertEquals((await passes(executor, "print(v0, v109)")).text, "0 109");
-  await passes(executor, "wide(p3='a')");
 });
 
 Deno.test("a model hears what is wrong, and mends its code without a call in between", async () => {

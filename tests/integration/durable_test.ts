@@ -27,6 +27,7 @@ import { ipybox } from "../support/cli.ts";
 import { CALLS, follow, PARALLEL, TestSession } from "../support/durable.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
+import { stepsOf } from "../support/steps.ts";
 import { until } from "../support/wait.ts";
 
 /** Whether hosts are killed for as long as it takes, as `deno task soak` does. */
@@ -97,7 +98,7 @@ Deno.test("hosts that are killed at random moments send no call twice", async ()
   let host = session.host("accept", "start", PARALLEL);
   const id = await host.said("id");
   await host.said("asked");
-  for (let round = 0; round < (SOAK ? 20 : 6); round++) {
+  for (let round = 0; round < (SOAK ? 20 : 4); round++) {
     const ended = host.said("ended");
     if (await settledWithin(ended, Math.random() * 500)) break;
     await host.kill();
@@ -132,107 +133,214 @@ Deno.test("a host that is killed before or after a step of the journal leaves ea
   await assertOnce(session, id, text);
 });
 
-Deno.test("output of code that ran without a host is there, and a result is given again", async () => {
+Deno.test("a session goes from host to host", async (t) => {
   await using session = await TestSession.create();
-  const started = await session.start();
-  const { sessionId: id = "" } = started;
-  await started.execute("x = 1");
-  await started.detach({
-    code: "import time\nfor i in range(3): print(i); time.sleep(.2)\nx += 1\nx",
+  const step = stepsOf(t);
+  let executor = await session.start();
+  const { sessionId: id = "" } = executor;
+
+  await step(
+    "output of code that ran without a host is there, and a result is given again",
+    async () => {
+      await executor.execute("x = 1");
+      await executor.detach({
+        code: "import time\nfor i in range(3): print(i); time.sleep(.2)\nx += 1\nx",
+      });
+      for (let round = 0; round < 2; round++) {
+        executor = await session.attach(id);
+        assertEquals(await follow(executor), "0\n1\n2\n2");
+        assertEquals((await executor.execute("x")).text, "2");
+        if (round === 0) await executor.detach({ code: "print('0\\n1\\n2'); x" });
+      }
+    },
+  );
+
+  await step("code that was begun without a host asks the next one", async () => {
+    await executor.detach({ code: "name = input('name? '); name.upper()" });
+    executor = await session.attach(id);
+    let text: string | null = null;
+    for await (const event of executor.resume({ events: ["input"] })) {
+      if (event.type === "input") await event.request.answer(`${event.request.prompt}ana`);
+      if (event.type === "result") text = event.result.text;
+    }
+    assertEquals(text, "'NAME? ANA'");
   });
-  for (let round = 0; round < 2; round++) {
-    const executor = await session.attach(id);
-    assertEquals(await follow(executor), "0\n1\n2\n2");
-    assertEquals((await executor.execute("x")).text, "2");
-    if (round === 0) await executor.detach({ code: "print('0\\n1\\n2'); x" });
-    else await executor[Symbol.asyncDispose]();
-  }
-});
 
-Deno.test("a host that attaches decides where the code of its kernels starts", async () => {
-  await using session = await TestSession.create();
-  const started = await session.start();
-  const { sessionId: id = "" } = started;
-  await started.detach();
-  const executor = await session.attach(id, { restoreWorkingDir: true });
-  await executor.reset();
-  const { text } = await executor.execute("%cd -q /");
-  assertEquals(text, `[ipybox] cwd reset to ${session.workspace}`);
-});
+  await step(
+    "the time limit of code goes on with the next host, from where the last one left it",
+    async () => {
+      const code = 'ToolRunner("raw").run_sync("mark", {"name": "0"})\ntime.sleep(600)';
+      const { promise: asked, resolve } = Promise.withResolvers<void>();
+      const over = (async () => {
+        const events = executor.stream(
+          `import time\nfrom ipybox_runtime import ToolRunner\n${code}`,
+          {
+            timeoutMs: 3000,
+          },
+        );
+        for await (const event of events) if (event.type === "approval") resolve();
+      })().catch(() => {}); // it is left
+      await asked;
+      await executor.detach();
+      await over;
+      const record = await findSession(id);
+      const left = async () => {
+        const status = await statusOf(record);
+        const { execution } = keptState(record, status);
+        assert(execution !== undefined);
+        return leftTime(execution, status);
+      };
+      const atFirst = await left();
+      assert(atFirst !== undefined && atFirst.leftMs > 0 && atFirst.leftMs < 3000);
+      assertEquals(await left(), atFirst); // no time passes without a host
+      executor = await session.attach(id);
+      const error = await assertRejects(() => follow(executor), ExecutionTimeoutError);
+      assertEquals(error.timeoutMs, 3000);
+    },
+  );
 
-Deno.test("more output than is kept without a host is left out in the middle, and said so", async () => {
-  await using session = await TestSession.create();
-  const started = await session.start();
-  const { sessionId: id = "" } = started;
-  const code = `print('first')
+  await step(
+    "code with a time limit that is never reached goes on with the next host",
+    async () => {
+      const { promise: asked, resolve } = Promise.withResolvers<void>();
+      const code =
+        'from ipybox_runtime import ToolRunner\nToolRunner("raw").run_sync("mark", {"name": "0"})';
+      const over = (async () => {
+        const events = executor.stream(`${code}.text`, { timeoutMs: Infinity });
+        for await (const event of events) if (event.type === "approval") resolve();
+      })().catch(() => {}); // it is left
+      await asked;
+      await executor.detach();
+      await over;
+
+      executor = await session.attach(id);
+
+      assertMatch(await follow(executor) ?? "", /mark/);
+    },
+  );
+
+  await step(
+    "more output than is kept without a host is left out in the middle, and said so",
+    async () => {
+      const code = `print('first')
 for i in range(300): print('x' * 99_999)
 print('last')
 import time; time.sleep(.5)  # for what is still on its way
 open('done', 'w')`;
-  await started.detach({ code });
-  await until(() => session.has("done"));
-  const executor = await session.attach(id);
-  let text = "";
-  for await (const event of executor.resume({ events: ["chunk"] })) {
-    if (event.type === "chunk") text += event.text;
-  }
-  assert(text.startsWith("first\n"));
-  assert(text.includes("\nlast\n"));
-  assert(/\[ipybox: \d+ bytes of output were lost/.test(text));
-});
+      await executor.detach({ code });
+      await until(() => session.has("done"));
+      executor = await session.attach(id);
+      let text = "";
+      for await (const event of executor.resume({ events: ["chunk"] })) {
+        if (event.type === "chunk") text += event.text;
+      }
+      assert(text.startsWith("first\n"));
+      assert(text.includes("\nlast\n"));
+      assert(/\[ipybox: \d+ bytes of output were lost/.test(text));
+    },
+  );
 
-Deno.test("a host that attaches takes the session over from another one", async () => {
-  await using session = await TestSession.create();
-  const first = await session.start();
-  const { sessionId: id = "" } = first;
-  const code = "import os, time; y = 7; open('begun', 'w')\n" +
-    "while not os.path.exists('go'): time.sleep(.01)\ny";
-  const running = first.execute(code);
-  running.catch(() => {}); // asserted below
-  await until(() => session.has("begun"));
-  assertEquals((await listSessions(session.workspace))[0]?.status?.attached, true);
-  const second = await session.attach(id);
-  const message = `process ${Deno.pid}, has attached to session ${id}`;
-  await assertRejects(() => running, SessionTakenError, message);
-  await assertRejects(() => first.execute("y"), SessionTakenError, message);
-  assert(first.sessionEnded?.reason instanceof SessionTakenError);
-  await Deno.writeTextFile(`${session.workspace}/go`, "");
-  assertEquals(await follow(second), "7");
-  await first[Symbol.asyncDispose](); // ends nothing that is not its own any more
-  assertEquals((await findSession(id)).id, id);
-  assertEquals([second.sessionEnded?.aborted, (await second.execute("y")).text], [false, "7"]);
-});
+  await step("output of a thread that goes on does not drive out the result", async () => {
+    const code = `import threading, time
+def flood(count):
+    for i in range(count): print('x' * 99_999)
+def later():
+    time.sleep(1)
+    flood(200)
+    time.sleep(.5)  # for what is still on its way
+    open('flooded', 'w')
+flood(100)
+threading.Thread(target=later).start()
+6 * 7`;
+    await executor.detach({ code });
+    await until(() => session.has("flooded"));
+    executor = await session.attach(id);
+    assert(await follow(executor) !== null);
+    assertEquals((await executor.execute("1 + 1")).text, "2");
+  });
 
-Deno.test("a kernel that died without a host is told of by the next execution", async () => {
-  await using session = await TestSession.create();
-  const started = await session.start();
-  const { sessionId: id = "" } = started;
-  const root = await rootOf(id);
-  await started.detach({ code: "import os, time\ntime.sleep(.5)\nos._exit(3)" });
-  await until(async () => (await processesWith(`${root}/session/launcher/kernel.py`)).length === 0);
-  const executor = await session.attach(id);
-  await assertRejects(() => follow(executor), KernelDiedError);
-  assertEquals((await executor.execute("1 + 1")).text, "2");
-});
+  await step("a kernel that died without a host is told of by the next execution", async () => {
+    const root = await rootOf(id);
+    await executor.detach({ code: "import os, time\ntime.sleep(.5)\nos._exit(3)" });
+    await until(async () =>
+      (await processesWith(`${root}/session/launcher/kernel.py`)).length === 0
+    );
+    executor = await session.attach(id);
+    await assertRejects(() => follow(executor), KernelDiedError);
+    assertEquals((await executor.execute("1 + 1")).text, "2");
+  });
 
-Deno.test("a session whose gateway ended is lost, and can be forgotten", async () => {
-  await using session = await TestSession.create();
-  const started = await session.start();
-  const { sessionId: id = "" } = started;
-  const root = await rootOf(id);
-  await started.detach();
-  for (const pid of await processesWith(`${root}/session/launcher`)) {
-    try {
-      Deno.kill(pid, "SIGKILL");
-    } catch {
-      // It has ended with another one.
+  await step("a host that attaches decides where the code of its kernels starts", async () => {
+    await executor.detach();
+    executor = await session.attach(id, { restoreWorkingDir: true });
+    await executor.reset();
+    const { text } = await executor.execute("%cd -q /");
+    assertEquals(text, `[ipybox] cwd reset to ${session.workspace}`);
+  });
+
+  await step("a host that attaches takes the session over from another one", async () => {
+    const code = "import os, time; y = 7; open('begun', 'w')\n" +
+      "while not os.path.exists('go'): time.sleep(.01)\ny";
+    const first = executor;
+    const running = first.execute(code);
+    running.catch(() => {}); // asserted below
+    await until(() => session.has("begun"));
+    assertEquals((await listSessions(session.workspace))[0]?.status?.attached, true);
+    executor = await session.attach(id);
+    const message = `process ${Deno.pid}, has attached to session ${id}`;
+    await assertRejects(() => running, SessionTakenError, message);
+    await assertRejects(() => first.execute("y"), SessionTakenError, message);
+    assert(first.sessionEnded?.reason instanceof SessionTakenError);
+    await Deno.writeTextFile(`${session.workspace}/go`, "");
+    assertEquals(await follow(executor), "7");
+    await first[Symbol.asyncDispose](); // ends nothing that is not its own any more
+    assertEquals((await findSession(id)).id, id);
+    assertEquals(executor.sessionEnded?.aborted, false);
+    assertEquals((await executor.execute("y")).text, "7");
+  });
+
+  await step("what is wrong with a session's record is said, and what to do", async () => {
+    await executor.detach();
+    const path = `${folderOf(id)}/record.json`;
+    const record = await Deno.readTextFile(path);
+    const refuses = async (text: string, message: string) => {
+      await Deno.writeTextFile(path, text);
+      await assertRejects(() => session.attach(id), ConfigError, message);
+    };
+    const changed = (change: object) => JSON.stringify({ ...JSON.parse(record), ...change });
+    await refuses(record.slice(0, 40), "it is not JSON");
+    await refuses("[]", "it is not a session's record");
+    await refuses(changed({ version: 2 }), "a newer version of ipybox");
+    await refuses(changed({ secret: "f".repeat(64) }), "the secret in its record");
+    await refuses(changed({ workspace: "/no/such/folder" }), "no longer exists");
+    const { workspace } = JSON.parse(record);
+    await Deno.rename(workspace, `${workspace}-moved`);
+    await Deno.mkdir(workspace);
+    await refuses(record, "no longer exists"); // another folder is
+    await Deno.remove(workspace);
+    await Deno.rename(`${workspace}-moved`, workspace);
+    await refuses(changed({ socket: "/no/such/socket" }), "is lost");
+    await Deno.writeTextFile(path, record);
+    executor = await session.attach(id);
+    assertEquals((await executor.execute("1")).text, "1");
+  });
+
+  await step("a session whose gateway ended is lost, and can be forgotten", async () => {
+    const root = await rootOf(id);
+    await executor.detach();
+    for (const pid of await processesWith(`${root}/session/launcher`)) {
+      try {
+        Deno.kill(pid, "SIGKILL");
+      } catch {
+        // It has ended with another one.
+      }
     }
-  }
-  await untilNoneWith(root);
-  await assertRejects(() => session.attach(id), SessionGoneError, "is lost");
-  const [listed] = await listSessions(session.workspace);
-  assertEquals([listed?.id, listed?.status], [id, undefined]);
-  await Deno.remove(folderOf(id), { recursive: true });
+    await untilNoneWith(root);
+    await assertRejects(() => session.attach(id), SessionGoneError, "is lost");
+    const [listed] = await listSessions(session.workspace);
+    assertEquals([listed?.id, listed?.status], [id, undefined]);
+    await Deno.remove(folderOf(id), { recursive: true });
+  });
 });
 
 Deno.test("a session ends itself when no host comes, and leaves nothing", async () => {
@@ -245,35 +353,6 @@ Deno.test("a session ends itself when no host comes, and leaves nothing", async 
   await executor.detach();
   await assertGone(id, root);
   await assertRejects(() => session.attach(id), ConfigError, "There is no durable session");
-});
-
-Deno.test("what is wrong with a session's record is said, and what to do", async () => {
-  await using session = await TestSession.create();
-  const started = await session.start();
-  const { sessionId: id = "" } = started;
-  await started.detach();
-  const path = `${folderOf(id)}/record.json`;
-  const record = await Deno.readTextFile(path);
-  const refuses = async (text: string, message: string) => {
-    await Deno.writeTextFile(path, text);
-    await assertRejects(() => session.attach(id), ConfigError, message);
-  };
-  const changed = (change: object) => JSON.stringify({ ...JSON.parse(record), ...change });
-  await refuses(record.slice(0, 40), "it is not JSON");
-  await refuses("[]", "it is not a session's record");
-  await refuses(changed({ version: 2 }), "a newer version of ipybox");
-  await refuses(changed({ secret: "f".repeat(64) }), "the secret in its record");
-  await refuses(changed({ workspace: "/no/such/folder" }), "no longer exists");
-  const { workspace } = JSON.parse(record);
-  await Deno.rename(workspace, `${workspace}-moved`);
-  await Deno.mkdir(workspace);
-  await refuses(record, "no longer exists"); // another folder is
-  await Deno.remove(workspace);
-  await Deno.rename(`${workspace}-moved`, workspace);
-  await refuses(changed({ socket: "/no/such/socket" }), "is lost");
-  await Deno.writeTextFile(path, record);
-  const executor = await session.attach(id);
-  assertEquals((await executor.execute("1")).text, "1");
 });
 
 Deno.test("attach and kill, again and again, leave one session and then nothing", async () => {
@@ -307,69 +386,6 @@ Deno.test("attach and kill, again and again, leave one session and then nothing"
   await assertGone(id, root);
 });
 
-Deno.test("code that was begun without a host asks the next one", async () => {
-  await using session = await TestSession.create();
-  const started = await session.start();
-  const { sessionId: id = "" } = started;
-  await started.detach({ code: "name = input('name? '); name.upper()" });
-  const executor = await session.attach(id);
-  let text: string | null = null;
-  for await (const event of executor.resume({ events: ["input"] })) {
-    if (event.type === "input") await event.request.answer(`${event.request.prompt}ana`);
-    if (event.type === "result") text = event.result.text;
-  }
-  assertEquals(text, "'NAME? ANA'");
-});
-
-Deno.test("the time limit of code goes on with the next host, from where the last one left it", async () => {
-  await using session = await TestSession.create();
-  const executor = await session.start();
-  const { sessionId: id = "" } = executor;
-  const code = 'ToolRunner("raw").run_sync("mark", {"name": "0"})\nwhile True: pass';
-  const { promise: asked, resolve } = Promise.withResolvers<void>();
-  const over = (async () => {
-    const events = executor.stream(`from ipybox_runtime import ToolRunner\n${code}`, {
-      timeoutMs: 3000,
-    });
-    for await (const event of events) if (event.type === "approval") resolve();
-  })().catch(() => {}); // it is left
-  await asked;
-  await executor.detach();
-  await over;
-  const record = await findSession(id);
-  const left = async () => {
-    const status = await statusOf(record);
-    const { execution } = keptState(record, status);
-    assert(execution !== undefined);
-    return leftTime(execution, status);
-  };
-  const atFirst = await left();
-  assert(atFirst !== undefined && atFirst.leftMs > 0 && atFirst.leftMs < 3000);
-  assertEquals(await left(), atFirst); // no time passes without a host
-  const next = await session.attach(id);
-  const error = await assertRejects(() => follow(next), ExecutionTimeoutError);
-  assertEquals(error.timeoutMs, 3000);
-});
-
-Deno.test("code with a time limit that is never reached goes on with the next host", async () => {
-  await using session = await TestSession.create();
-  const executor = await session.start();
-  const { promise: asked, resolve } = Promise.withResolvers<void>();
-  const code =
-    'from ipybox_runtime import ToolRunner\nToolRunner("raw").run_sync("mark", {"name": "0"})';
-  const over = (async () => {
-    const events = executor.stream(`${code}.text`, { timeoutMs: Infinity });
-    for await (const event of events) if (event.type === "approval") resolve();
-  })().catch(() => {}); // it is left
-  await asked;
-  await executor.detach();
-  await over;
-
-  const next = await session.attach(executor.sessionId ?? "");
-
-  assertMatch(await follow(next) ?? "", /mark/);
-});
-
 Deno.test("only the time in which a host was attached counts towards a limit", () => {
   const kept = { id: "", code: "", startedAt: 0, ended: false };
   const left = (runs: boolean) =>
@@ -381,71 +397,75 @@ Deno.test("only the time in which a host was attached counts towards a limit", (
   assertEquals(leftTime(kept, STATUS), undefined);
 });
 
-Deno.test("a name has one session, also where two begin it; a lost one is not replaced", async () => {
+Deno.test("a session has a name", async (t) => {
+  const step = stepsOf(t);
   await using session = await TestSession.create();
   const { workspace } = session;
   const options = { ...session.options(), workspace, python: testPython() };
   const both = await Promise.all([startNamed("ana", options), startNamed("ana", options)]);
-  assertEquals(both.map(({ before }) => before).sort(), ["itself", "nothing"]);
-  const [id = "", other] = both.map(({ executor }) => executor.sessionId);
-  assertEquals(other, id);
-  assertEquals((await listSessions(workspace)).length, 1);
-  await assertRejects(
-    () => CodeExecutor.start({ ...options, durable: { name: "ana" } }),
-    NameTakenError,
-    `Session ${id} of the workspace is named ana already`,
-  );
-  {
-    await using _held = await claimName("eva", workspace);
-    await using _other = await claimName("ida", workspace, 0);
-    await assertRejects(
-      () => claimName("eva", workspace, 200),
-      ConfigError,
-      `Cannot start a session named eva: process ${Deno.pid} has been starting it for 0.2 s`,
-    );
-  }
-  {
-    await using _again = await claimName("eva", workspace, 0);
-  }
+  const { sessionId: id = "" } = both[0].executor;
   const root = await rootOf(id);
-  for (const { executor } of both) await executor.detach();
-  for (const pid of await processesWith(`${root}/host/supervisor.py`)) Deno.kill(pid, "SIGKILL");
-  await untilNoneWith(root);
-  await assertRejects(() => startNamed("ana", options), SessionGoneError, "is lost");
-  const { executor, before } = await startNamed("ana", { ...options, replacesLost: true });
-  await using fresh = executor;
-  assertEquals(before, "lost");
-  assert(fresh.sessionId !== id);
-});
 
-Deno.test("a session that does not answer is not forgotten, and holds up no name elsewhere", async () => {
-  await using session = await TestSession.create();
-  const { workspace } = session;
-  const options = { ...session.options(), workspace, python: testPython() };
-  await using executor = await CodeExecutor.start({ ...options, durable: { name: "ana" } });
-  const { sessionId: id = "" } = executor;
-  const root = await rootOf(id);
-  const [supervisor = 0] = await processesWith(`${root}/host/supervisor.py`);
-  Deno.kill(supervisor, "SIGSTOP");
-  try {
-    const ended: string[] = [];
-    const claim = async (name: string, workspace: string) => {
-      await using _claim = await claimName(name, workspace);
-      ended.push(name);
-    };
-    const slow = claim("eva", workspace);
-    const refused = assertRejects(
-      () => endDurable(id),
-      SessionRefusedError,
-      "has not answered",
+  await step("which no other has, also where two begin it", async () => {
+    assertEquals(both.map(({ before }) => before).sort(), ["itself", "nothing"]);
+    assertEquals(both[1].executor.sessionId, id);
+    assertEquals((await listSessions(workspace)).length, 1);
+    await assertRejects(
+      () => CodeExecutor.start({ ...options, durable: { name: "ana" } }),
+      NameTakenError,
+      `Session ${id} of the workspace is named ana already`,
     );
-    for (const name of ["ida", "una", "zoe"]) await claim(name, "/no/such/workspace");
-    assertEquals(ended, ["ida", "una", "zoe"]);
-    await Promise.all([slow, refused]);
-  } finally {
-    Deno.kill(supervisor, "SIGCONT");
-  }
-  assertEquals((await findSession(id)).id, id);
+    {
+      await using _held = await claimName("eva", workspace);
+      await using _other = await claimName("ida", workspace, 0);
+      await assertRejects(
+        () => claimName("eva", workspace, 200),
+        ConfigError,
+        `Cannot start a session named eva: process ${Deno.pid} has been starting it for 0.2 s`,
+      );
+    }
+    {
+      await using _again = await claimName("eva", workspace, 0);
+    }
+  });
+
+  await step(
+    "a session that does not answer is not forgotten, and holds up no name elsewhere",
+    async () => {
+      const [supervisor = 0] = await processesWith(`${root}/host/supervisor.py`);
+      Deno.kill(supervisor, "SIGSTOP");
+      try {
+        const ended: string[] = [];
+        const claim = async (name: string, workspace: string) => {
+          await using _claim = await claimName(name, workspace);
+          ended.push(name);
+        };
+        const slow = claim("eva", workspace);
+        const refused = assertRejects(
+          () => endDurable(id),
+          SessionRefusedError,
+          "has not answered",
+        );
+        for (const name of ["ida", "una", "zoe"]) await claim(name, "/no/such/workspace");
+        assertEquals(ended, ["ida", "una", "zoe"]);
+        await Promise.all([slow, refused]);
+      } finally {
+        Deno.kill(supervisor, "SIGCONT");
+      }
+      assertEquals((await findSession(id)).id, id);
+    },
+  );
+
+  await step("and is not replaced where it is lost", async () => {
+    for (const { executor } of both) await executor.detach();
+    for (const pid of await processesWith(`${root}/host/supervisor.py`)) Deno.kill(pid, "SIGKILL");
+    await untilNoneWith(root);
+    await assertRejects(() => startNamed("ana", options), SessionGoneError, "is lost");
+    const { executor, before } = await startNamed("ana", { ...options, replacesLost: true });
+    await using fresh = executor;
+    assertEquals(before, "lost");
+    assert(fresh.sessionId !== id);
+  });
 });
 
 Deno.test("what is left of sessions is forgotten in time", async () => {
@@ -478,26 +498,4 @@ Deno.test("what is left of sessions is forgotten in time", async () => {
   } finally {
     await endDurable(recent);
   }
-});
-
-Deno.test("output of a thread that goes on does not drive out the result", async () => {
-  await using session = await TestSession.create();
-  const started = await session.start();
-  const { sessionId: id = "" } = started;
-  const code = `import threading, time
-def flood(count):
-    for i in range(count): print('x' * 99_999)
-def later():
-    time.sleep(1)
-    flood(200)
-    time.sleep(.5)  # for what is still on its way
-    open('done', 'w')
-flood(100)
-threading.Thread(target=later).start()
-6 * 7`;
-  await started.detach({ code });
-  await until(() => session.has("done"));
-  const executor = await session.attach(id);
-  assert(await follow(executor) !== null);
-  assertEquals((await executor.execute("1 + 1")).text, "2");
 });

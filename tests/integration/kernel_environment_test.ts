@@ -34,10 +34,12 @@ for (const sandbox of [true, false]) {
 Deno.test("What a kernel caches is there for the next one of its workspace", async () => {
   await using folder = await TempFolder.create();
   // As matplotlib's list of fonts
-  const path = "import matplotlib, pathlib; path = pathlib.Path(matplotlib.get_cachedir(), 'list')";
+  const path = "import os, pathlib; path = pathlib.Path(os.environ['MPLCONFIGDIR'], 'list')";
   {
     await using test = await TestExecutor.start({ workspace: folder.path });
-    await test.executor.execute(`${path}; path.write_text('known')`);
+    await test.executor.execute(
+      "import matplotlib, pathlib; pathlib.Path(matplotlib.get_cachedir(), 'list').write_text('known')",
+    );
   }
   await using test = await TestExecutor.start({ workspace: folder.path });
   assertEquals((await test.executor.execute(`${path}; path.read_text()`)).text, "'known'");

@@ -140,7 +140,7 @@ Deno.test("a killed host's waiting calls are decided by the next one, though it 
   await assertGone(id, there?.[0] ?? "");
 });
 
-Deno.test("code goes on while nothing leads there, and a host that waits is told", async () => {
+Deno.test("code goes on while nothing leads there, and who waits for it or ends it is told", async () => {
   await using counter = await TempFolder.create();
   const file = `${counter.path}/count`;
   await using session = await TestSession.create(frail(file));
@@ -158,6 +158,17 @@ Deno.test("code goes on while nothing leads there, and a host that waits is told
   const numbers = Array.from({ length: 20 }, (_, n) => `${n}\n`).join("");
   assertEquals((await running).text, `${numbers}'end'`);
   assert(warnings.some((text) => text.includes("attached again after")), warnings.join("\n"));
+
+  // The end of a session that cannot be reached reaches only this machine, which is said.
+  const { sessionId: id = "" } = executor;
+  const folder = await farFolder(executor);
+  await executor.detach();
+  await Deno.writeTextFile(`${file}.down`, "");
+  await cut(file);
+  await assertRejects(() => endDurable(id), LeftBehindError, "could not be reached");
+  assertEquals(await listSessions(session.workspace), []);
+  Deno.kill(await farSupervisor(folder), "SIGTERM");
+  await assertGone(id, folder);
 });
 
 Deno.test("a session whose far side is gone is lost", async () => {
@@ -174,22 +185,6 @@ Deno.test("a session whose far side is gone is lost", async () => {
   for (const path of await farFolders(folder)) { // nobody else does
     await Deno.remove(path, { recursive: true }).catch(() => {});
   }
-});
-
-Deno.test("the end of a session that cannot be reached is said to have reached only this machine", async () => {
-  await using counter = await TempFolder.create();
-  const file = `${counter.path}/count`;
-  await using session = await TestSession.create(frail(file));
-  const executor = await session.start();
-  const { sessionId: id = "" } = executor;
-  const folder = await farFolder(executor);
-  await executor.detach();
-  await Deno.writeTextFile(`${file}.down`, "");
-  await cut(file);
-  await assertRejects(() => endDurable(id), LeftBehindError, "could not be reached");
-  assertEquals(await listSessions(session.workspace), []);
-  Deno.kill(await farSupervisor(folder), "SIGTERM");
-  await assertGone(id, folder);
 });
 
 Deno.test("a name has one session, wherever it is", async () => {

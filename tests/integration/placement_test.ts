@@ -8,6 +8,7 @@ import {
   ProcessError,
   SandboxUnavailableError,
 } from "../../src/base/errors.ts";
+import type { CodeExecutor } from "../../src/executor/code_executor.ts";
 import type { CodeExecutorOptions } from "../../src/executor/options.ts";
 import { parsePlacement } from "../../src/place/placement.ts";
 import { TestExecutor } from "../support/executor.ts";
@@ -34,6 +35,14 @@ function script(text: string) {
   return { type: "command", command: ["/bin/sh", "-c", text, "sh"] } as const;
 }
 
+/** The folder that a session elsewhere has for itself. */
+async function folderOf(executor: CodeExecutor): Promise<string> {
+  const { text } = await executor.execute("import os; os.environ['HOME']");
+  const [folder] = /\/tmp\/ipybox\.\w+/.exec(text ?? "") ?? [];
+  assert(folder !== undefined, `${text}`);
+  return folder;
+}
+
 Deno.test("a session elsewhere does what one here does, behind a wall that is built there", async () => {
   await using started = await TestExecutor.start({ placement: WALLED });
   const { executor, workspace } = started;
@@ -57,20 +66,12 @@ print(pathlib.Path("kept.txt").read_text())`);
   const limits =
     "import resource as r; r.getrlimit(r.RLIMIT_NPROC)[0], r.getrlimit(r.RLIMIT_NOFILE)[0]";
   assertEquals((await executor.execute(limits)).text, "(1024, 2048)");
-});
 
-Deno.test("what a session elsewhere had is gone when it has ended", async () => {
-  let home = "";
-  {
-    await using started = await TestExecutor.start({ placement: WALLED });
-    home = (await started.executor.execute("import os; os.environ['HOME']")).text ?? "";
-    home = /\/tmp\/ipybox\.\w+/.exec(home)?.[0] ?? "";
-    await Deno.stat(home);
-  }
-  await untilNoneWith(home);
-  await until("the folder is gone", async () => {
-    return await Deno.stat(home).then(() => false, () => true);
-  });
+  const folder = await folderOf(executor);
+  await Deno.stat(folder);
+  await started[Symbol.asyncDispose]();
+  await untilNoneWith(folder);
+  await until("the folder is gone", () => Deno.stat(folder).then(() => false, () => true));
 });
 
 Deno.test("a launcher that was stopped does not outlive its host", async () => {
@@ -79,8 +80,7 @@ Deno.test("a launcher that was stopped does not outlive its host", async () => {
   let home = "";
   {
     await using started = await TestExecutor.start({ placement: { ...WALLED, command } });
-    home = (await started.executor.execute("import os; os.environ['HOME']")).text ?? "";
-    home = /\/tmp\/ipybox\.\w+/.exec(home)?.[0] ?? "";
+    home = await folderOf(started.executor);
     // As code can on a Linux before 6.12
     for (const pid of await processesWith(`\0-S\0${home}/session/launcher/launcher.py`)) {
       if ((await Deno.readTextFile(`/proc/${pid}/comm`)).startsWith("python")) {
@@ -141,7 +141,7 @@ Deno.test("a command that leads nowhere is refused with what it said", async () 
 
 Deno.test("a stream that breaks off, or turns to garbage, ends the start with an error", async () => {
   // The first bytes are the boot's answer, then comes the launcher's report, then the gateway's words.
-  const cuts = [1, 100, 420, 500, 900, 1100, 2000];
+  const cuts = [1, 420, 900, 2000];
   const cases = cuts.map((count) => [count, "cut"] as const);
   for (
     const [count, then] of [...cases, [0, "garbage"], [600, "garbage"], [1100, "garbage"]] as const

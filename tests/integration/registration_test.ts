@@ -48,32 +48,38 @@ Deno.test("CodeExecutor registers MCP servers, whose tools code calls as typed f
     await Deno.writeTextFile(path, schema);
   });
 
-  await step("an API that was generated again is there by reload, and after reset", async () => {
-    const tool = (description: string): ServerParams => ({
-      command: Deno.execPath(),
-      args: [
-        "run",
-        "--no-config",
-        "--no-lock",
-        new URL("../fixtures/mcp/echo_server.ts", import.meta.url).pathname,
-        JSON.stringify({ name: "tool", description, inputSchema: { type: "object" } }),
-      ],
-    });
-    const describe = "print(tool.run.__doc__.strip())";
-    await executor.registerServer("swapped", tool("The first."));
-    const first = await executor.execute(`from mcptools.swapped import tool\n${describe}`);
-    assertEquals(first.text, "The first.");
-    await executor.registerServer("swapped", tool("The second one."));
-    const reloaded = await executor.execute(
-      `import importlib\nimportlib.reload(tool)\n${describe}`,
-    );
-    assertEquals(reloaded.text, "The second one.");
-    await executor.registerServer("swapped", tool("The third."));
-    await executor.reset();
-    const third = await executor.execute(`from mcptools.swapped import tool\n${describe}`);
-    assertEquals(third.text, "The third.");
-    await executor.execute("from mcptools.everything import echo, get_sum");
-  });
+  await step(
+    "an API that was generated again is there by reload, and all of them after a reset",
+    async () => {
+      const tool = (description: string): ServerParams => ({
+        command: Deno.execPath(),
+        args: [
+          "run",
+          "--no-config",
+          "--no-lock",
+          new URL("../fixtures/mcp/echo_server.ts", import.meta.url).pathname,
+          JSON.stringify({ name: "tool", description, inputSchema: { type: "object" } }),
+        ],
+      });
+      const describe = "print(tool.run.__doc__.strip())";
+      await executor.registerServer("swapped", tool("The first."));
+      const first = await executor.execute(`from mcptools.swapped import tool\n${describe}`);
+      assertEquals(first.text, "The first.");
+      await executor.registerServer("swapped", tool("The second one."));
+      const reloaded = await executor.execute(
+        `import importlib\nimportlib.reload(tool)\n${describe}`,
+      );
+      assertEquals(reloaded.text, "The second one.");
+      await executor.registerServer("swapped", tool("The third."));
+      await executor.reset();
+      const third = await executor.execute(`from mcptools.swapped import tool\n${describe}`);
+      assertEquals(third.text, "The third.");
+      const { text } = await executor.execute(
+        "from mcptools.everything import echo, get_sum\nprint(echo.run(message='again'))",
+      );
+      assertEquals(text, "Echo: again");
+    },
+  );
 
   await step("arguments are checked before anybody is asked", async () => {
     // A dictionary that is not written out is not checked before the code runs.
@@ -148,14 +154,6 @@ except OSError as error:
     const error = await rejection(executor.registerServer("late", silent, { signal: given }));
     assertEquals(error, given.reason);
     assertEquals(executor.servers, ["everything", "files", "swapped"]);
-  });
-
-  await step("registrations outlive a reset", async () => {
-    await executor.reset();
-    const { text } = await executor.execute(
-      "from mcptools.everything import echo\nprint(echo.run(message='again'))",
-    );
-    assertEquals(text, "Echo: again");
   });
 
   await step("another executor in the workspace knows them", async () => {
@@ -246,14 +244,6 @@ Deno.test("CodeExecutor.registerServer() that fails leaves all as it was", async
   assertEquals(text, "1");
 });
 
-Deno.test("CodeExecutor's servers option is for this executor only", async () => {
-  await using test = await TestExecutor.start({ sandbox: false, servers: { raw: rawServer() } });
-  const { executor, workspace } = test;
-
-  assertEquals(executor.servers, ["raw"]);
-  assertEquals([...(await filesBelow(`${workspace}/.ipybox`)).keys()], []);
-});
-
 Deno.test("calls use the server that registerServer() started, and a reset starts another", async () => {
   await using folder = await TempFolder.create();
   await using test = await TestExecutor.start();
@@ -300,12 +290,14 @@ except Exception as error: print(error)`;
   assertStringIncludes(failure, 'MCP server "broken" exited with code 3');
 });
 
-Deno.test("the start of a server does not count towards the time limit of code", async () => {
+Deno.test("the servers option is for one executor, and their start not part of a time limit", async () => {
   await using folder = await TempFolder.create();
   const { command, args = [] } = rawServer();
   const wait = `while [ ! -e ${folder.path}/go ]; do sleep 0.05; done; exec "$0" "$@"`;
   const servers = { raw: { command: "sh", args: ["-c", wait, command, ...args] } };
   await using test = await TestExecutor.start({ servers });
+  assertEquals(test.executor.servers, ["raw"]);
+  assertEquals([...(await filesBelow(`${test.workspace}/.ipybox`)).keys()], ["code-ran"]);
   await test.executor.execute("from ipybox_runtime import ToolRunner; raw = ToolRunner('raw')");
   const timeoutMs = 3000;
   const [{ text }] = await Promise.all([

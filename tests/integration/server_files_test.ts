@@ -50,6 +50,7 @@ Deno.test("with a working directory in the workspace, code finds what a server w
   const words = ["--cwd", "${workspaceFolder}", "--", command, ...args];
   const { code, stderr } = await ipybox(["register", "raw", ...words], { cwd });
   assertEquals(code, 0, stderr);
+  await ipybox(["register", "plain", "--", command, ...args], { cwd });
   await using host = await McpHost.start({ args: ["--workspace", cwd, "--approve", "allow"] });
   const call = (path: string) =>
     `from mcptools.raw import CLIENT\nCLIENT.run_sync("write", {"path": "${path}", "say": "${path}"})`;
@@ -58,8 +59,6 @@ Deno.test("with a working directory in the workspace, code finds what a server w
     await cell(`${call("pages/a.yml")}\nprint(open("pages/a.yml").read())`),
     "written",
   );
-  await ipybox(["register", "plain", "--", command, ...args], { cwd });
-  await host.call("reset", {});
   assertMatch(
     await cell(call("pages/b.yml").replaceAll("raw", "plain")),
     /\n\n\[ipybox\] 'pages\/b\.yml' is in a folder of MCP server "plain" that code cannot read/,

@@ -11,7 +11,10 @@ const PID = "import os; os.getpid()";
 
 Deno.test("A spare kernel is kept ready", async (t) => {
   const log = new ReadyCount();
-  await using kernel = await TestKernel.start({ spareKernel: true, restoreWorkingDir: true, log });
+  await using kernel = await TestKernel.start({
+    ...{ spareKernel: true, restoreWorkingDir: true, log },
+    interruptGraceMs: 100,
+  });
   const { client, gateway } = kernel;
 
   await t.step("and takes over in a reset, set up like the first", async () => {
@@ -31,36 +34,30 @@ Deno.test("A spare kernel is kept ready", async (t) => {
   });
 
   await t.step("and takes over from a kernel that cannot be interrupted", async () => {
-    const log = new ReadyCount();
-    await using stubborn = await TestKernel.start({
-      spareKernel: true,
-      interruptGraceMs: 100,
-      log,
-    });
-    const spare = await log.spare(stubborn.gateway, 2, Number(await stubborn.text(PID)));
-    const execution = stubborn.client.execute(
+    const spare = await log.spare(gateway, 4, Number(await kernel.text(PID)));
+    const execution = client.execute(
       "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print(1, flush=True)\n" +
         "while True: time.sleep(1)",
     );
     for await (const _ of execution) break;
     assertEquals(await execution.state, "lost");
-    assertEquals(Number(await stubborn.text(PID)), spare);
+    assertEquals(Number(await kernel.text(PID)), spare);
   });
 
   await t.step("and another one when it dies", async () => {
     const current = Number(await kernel.text(PID));
-    const dead = await log.spare(gateway, 4, current);
+    const dead = await log.spare(gateway, 5, current);
     // It must have lived a while, or it would not be replaced.
     await new Promise((resolve) => setTimeout(resolve, SHORT_LIFE_MS + 100));
     Deno.kill(dead, "SIGKILL");
-    const next = await log.spare(gateway, 5, current);
+    const next = await log.spare(gateway, 6, current);
     assertNotEquals(next, dead);
     await client.reset();
     assertEquals(Number(await kernel.text(PID)), next);
   });
 
   await t.step("and resets that come before it is ready work, too", async () => {
-    for (let round = 0; round < 3; round++) {
+    for (let round = 0; round < 2; round++) {
       await client.execute("a = 1").result;
       await client.reset();
       assertEquals(await kernel.text("'a' in globals()"), "False");
@@ -83,13 +80,15 @@ Deno.test("A spare kernel that dies has only its own last words", async () => {
   assertMatch(words[1] ?? "", /^Fatal Python error: Segmentation fault/);
 });
 
-Deno.test("No spare kernel is started before code has run", async () => {
+Deno.test("A spare kernel is started once code has run, and ends with its client", async () => {
   const log = new ReadyCount();
   await using kernel = await TestKernel.start({ spareKernel: true, log });
   await kernel.client.reset();
   assertEquals(log.count, 2);
   await kernel.client.execute("1").result;
   await until("there is a spare kernel", () => log.count === 3);
+  await kernel.client[Symbol.asyncDispose]();
+  await untilNoneWith(`${kernel.gateway.sessionDir}/launcher/kernel.py`);
 });
 
 Deno.test("Without spareKernel there is one kernel, and a reset starts the next", async () => {
@@ -103,21 +102,15 @@ Deno.test("Without spareKernel there is one kernel, and a reset starts the next"
   }
 });
 
-for (const [name, ready] of [["", 2], [", also one that starts", 1]] as const) {
-  Deno.test(`Closing the client ends the spare kernel${name}`, async () => {
-    const log = new ReadyCount();
-    await using kernel = await TestKernel.start({ spareKernel: true, log });
-    const { client, gateway } = kernel;
-    await client.execute("1").result;
-    await until(
-      "there is a spare kernel",
-      async () => log.count >= ready && (await kernels(gateway)).length === 2,
-    );
-    await client[Symbol.asyncDispose]();
-    // The gateway may still be at the end of one that it had hardly started.
-    await untilNoneWith(`${gateway.sessionDir}/launcher/kernel.py`);
-  });
-}
+Deno.test("A spare kernel that starts ends with its client, too", async () => {
+  await using kernel = await TestKernel.start({ spareKernel: true });
+  const { client, gateway } = kernel;
+  await client.execute("1").result;
+  await until("a spare kernel starts", async () => (await kernels(gateway)).length === 2);
+  await client[Symbol.asyncDispose]();
+  // The gateway may still be at the end of one that it had hardly started.
+  await untilNoneWith(`${gateway.sessionDir}/launcher/kernel.py`);
+});
 
 /** The processes of a gateway's kernels. */
 async function kernels(gateway: KernelGateway): Promise<number[]> {

@@ -109,7 +109,8 @@ Deno.test("CodeExecutor helps with code that is being typed", async (t) => {
   const step = stepsOf(t);
 
   await step("isComplete() and complete() ask its kernel", async () => {
-    await executor.execute("some_name = 1");
+    // Jedi takes seconds to load.
+    await executor.execute("some_name = 1; get_ipython().Completer.use_jedi = False");
     assertEquals(await executor.isComplete("def f():", SURE), {
       status: "incomplete",
       indent: "    ",

@@ -118,14 +118,14 @@ def main() -> None:
             with open(os.path.join(folder, file), encoding="utf-8") as source:
                 text = source.read()
             try:
-                problems += [(file, problem) for problem in problems_of(ast.parse(text))]
+                problems += [(f"{package}/{file}", problem) for problem in problems_of(ast.parse(text))]
                 name = package if file == "__init__.py" else f"{package}.{file[:-3]}"
                 start = time.perf_counter()
                 module = importlib.import_module(name)
                 slowest = max(slowest, (time.perf_counter() - start) * 1000)
                 touch(module)
             except Exception as error:  # noqa: BLE001 -- whatever it is, it is what we look for
-                problems.append((file, f"{type(error).__name__}: {error}"[:300]))
+                problems.append((f"{package}/{file}", f"{type(error).__name__}: {error}"[:300]))
     canary = hasattr(builtins, "CANARY")
     print(
         json.dumps(

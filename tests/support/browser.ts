@@ -60,21 +60,21 @@ let shared: Promise<Browser> | undefined;
  */
 export function browserTest(
   name: string,
-  fn: (browser: TestBrowser) => Promise<void>,
+  fn: (browser: TestBrowser, context: Deno.TestContext) => Promise<void>,
   args?: readonly string[],
 ): void {
   const program = findChromium();
   if (program !== undefined && args === undefined) share(program);
   testIf(program !== undefined, "there is no Chromium: apt-get install chromium", {
     name,
-    fn: async () => {
+    fn: async (context) => {
       await using parts = new AsyncDisposableStack();
       let running = await shared;
       if (program !== undefined && args !== undefined) {
         running = parts.adopt(await launch(program, args), (own) => own.close());
       }
       if (running === undefined) throw new Error("There is no Chromium");
-      await fn(parts.use(new TestBrowser(running)));
+      await fn(parts.use(new TestBrowser(running)), context);
     },
   });
 }
