@@ -24,14 +24,13 @@ Deno.test("A24: one owner reaches nothing of another owner's session", async (t)
   await using siege = await Siege.begin();
   const { victim, bob, url } = siege;
   const nobody = crypto.randomUUID();
+  const own = await bob.openSession();
 
-  await step("handles cannot be guessed", async () => {
-    const ids = new Set([victim.modern, victim.legacy]);
-    for (let i = 0; i < 3; i++) {
-      ids.add(await bob.openSession());
-    }
-    assertEquals(ids.size, 5);
+  await step("handles cannot be guessed", () => {
+    const ids = new Set([victim.modern, victim.legacy, own]);
+    assertEquals(ids.size, 3);
     for (const id of ids) assertMatch(id, /^[\da-f]{8}-[\da-f]{4}-4[\da-f]{3}-[89ab][\da-f]{3}-/);
+    return Promise.resolve();
   });
 
   await step("requests in the older era look as if it were not there", async () => {
@@ -67,7 +66,6 @@ Deno.test("A24: one owner reaches nothing of another owner's session", async (t)
   });
 
   await step("files cannot be read or replaced, by no way to write the path", async () => {
-    const own = await bob.openSession();
     for (const id of [victim.modern, victim.legacy]) {
       for (
         const path of [
@@ -245,6 +243,18 @@ print("RESULTS", json.dumps(results))`;
     assertEquals(await exists(`${folder}/planted`), false);
     assertEquals(await siege.calls(), 0); // of alice's server
   });
+
+  await step("what she has registered stays for her session, and is in no file", async () => {
+    await siege.alice.call("reset");
+    await bob.call("reset");
+    const query = { query: "count" };
+    assertMatch((await siege.alice.call("search_tools", query)).text, /private/);
+    const { text } = await bob.call("search_tools", query);
+    assertMatch(text, /another/); // his own
+    assert(!text.includes("private"), text);
+    const files = [...(await filesBelow(siege.workspace)).keys()];
+    assertEquals(files.filter((path) => path.endsWith("mcp.json")), []);
+  });
 });
 
 Deno.test("A client that allows itself everything starts nothing outside the sandbox", async (t) => {
@@ -324,29 +334,6 @@ for name in ("evil", "raw"):
   assertEquals(asked.filter((question) => question.includes("start_mcp_server")), []);
 });
 
-Deno.test("What a client may register over HTTP stays for its session, and writes no file", async () => {
-  await using workspace = await TempFolder.create();
-  await using server = await HttpMcp.start([
-    "--workspace",
-    workspace.path,
-    "--allow-registrations",
-  ]);
-  await using client = await McpHost.join(server.address, { answer: () => "allow" });
-  await using other = await McpHost.join(server.address, { answer: () => "allow" });
-  const params = { server_name: "raw", server_params: { ...rawServer() } };
-  const { isError, text } = await client.call("register_mcp_server", params);
-  assertEquals(isError, false, text);
-  await client.call("reset");
-  assertMatch((await client.call("search_tools", { query: "count" })).text, /raw/);
-  await other.call("reset");
-  assertMatch(
-    (await other.call("search_tools", { query: "xyzzy" })).text,
-    /No servers are registered/,
-  );
-  const files = await filesBelow(workspace.path);
-  assertEquals([...files.keys()].filter((path) => path.endsWith("mcp.json")), []);
-});
-
 Deno.test("One token cannot hold the sessions of another", async () => {
   await using workspace = await TempFolder.create();
   await using outside = await TempFolder.create();
@@ -360,12 +347,12 @@ Deno.test("One token cannot hold the sessions of another", async () => {
   };
 
   const greedy: Answer[] = [];
-  for (let round = 0; round < 5; round++) {
+  for (let round = 0; round < 2; round++) {
     greedy.push(...await Promise.all(Array.from({ length: 100 }, () => open(ALICE))));
   }
 
   const statuses = greedy.map(({ status }) => status).sort();
-  assertEquals(statuses, [200, 200, ...Array(498).fill(503)]);
+  assertEquals(statuses, [200, 200, ...Array(198).fill(503)]);
   const refused = greedy.find(({ status }) => status === 503);
   assertMatch(refused?.text ?? "", /Your token already has its share of the sessions: 2 of 5/);
   for (const status of [200, 200, 503]) assertEquals((await open(BOB)).status, status);
