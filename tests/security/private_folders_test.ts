@@ -189,7 +189,7 @@ Deno.test("nothing is a leftover while another process takes it over", async () 
   const sweeps = Array.from({ length: 4 }, async () => {
     while (!isOver) await sweep();
   });
-  for (let turn = 0; turn < 300; turn++) {
+  for (let turn = 0; turn < 100; turn++) {
     const folder = await HeldFolder.create({ parents: [place] });
     const record = await lockRecord(records, { turn });
     inUse.add(folder.path);
