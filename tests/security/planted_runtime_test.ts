@@ -46,6 +46,7 @@ Deno.test("no module of the workspace takes the place of what sets a kernel up, 
   await using test = await TestExecutor.start(options);
   const { executor } = test;
   assertEquals((await executor.execute("print('hello')")).text, "hello");
+  await Deno.remove(`${workspace.path}/ipybox_runtime`, { recursive: true });
   await executor.execute(`
 for name in ${JSON.stringify(STANDARD)}:
     with open(name + ".py", "w") as file:
