@@ -106,10 +106,10 @@ Deno.test("A24: one owner reaches nothing of another owner's session", async (t)
     const params = { server_name: "another", server_params: { ...rawServer() } };
     const hers = await siege.alice.call("register_mcp_server", params);
     assertEquals(hers.isError, false, hers.text);
-    await bob.call("search_tools", { query: "" });
+    await bob.call("search_tools", { query: "", session: own });
     assertEquals(siege.heard.count, before);
 
-    const his = await bob.call("register_mcp_server", params);
+    const his = await bob.call("register_mcp_server", { ...params, session: own });
     assertEquals(his.isError, false, his.text);
     await until(() => siege.heard.count > before);
   });
@@ -166,7 +166,7 @@ Deno.test("A24: one owner reaches nothing of another owner's session", async (t)
     );
 
     assertEquals(stolen.result, undefined, JSON.stringify(stolen));
-    const servers = await siege.bob.call("search_tools", { query: "" });
+    const servers = await bob.call("search_tools", { query: "", session: own });
     assert(!servers.text.includes("more"));
     const running = alice.call("register_mcp_server", {
       server_name: "more",
@@ -228,7 +228,7 @@ for path in glob.glob("/proc/[0-9]*/root") + glob.glob("/proc/[0-9]*/cwd"):
 results["in processes"] = repr(found)
 print("RESULTS", json.dumps(results))`;
 
-    const text = await bob.execute(code);
+    const { text } = await bob.call(CELL, { code, session: own });
 
     const said = z.record(z.string(), z.string())
       .parse(JSON.parse(/^RESULTS (.*)$/m.exec(text)?.[1] ?? ""));
@@ -246,10 +246,10 @@ print("RESULTS", json.dumps(results))`;
 
   await step("what she has registered stays for her session, and is in no file", async () => {
     await siege.alice.call("reset");
-    await bob.call("reset");
+    await bob.call("reset", { session: own });
     const query = { query: "count" };
     assertMatch((await siege.alice.call("search_tools", query)).text, /private/);
-    const { text } = await bob.call("search_tools", query);
+    const { text } = await bob.call("search_tools", { ...query, session: own });
     assertMatch(text, /another/); // his own
     assert(!text.includes("private"), text);
     const files = [...(await filesBelow(siege.workspace)).keys()];
