@@ -351,7 +351,7 @@ export class ToolRunner implements AsyncDisposable {
   async connect(
     serverName: string,
     params: ServerParams,
-    options: Pick<StartEvidence, "settingsFile"> & { readonly signal: AbortSignal },
+    options: Pick<StartEvidence, "settings"> & { readonly signal: AbortSignal },
   ): Promise<McpConnection> {
     return await this.#pool.connect(serverName, params, options);
   }

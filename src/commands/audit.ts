@@ -4,7 +4,7 @@ import { AuditFolder } from "../approval/audit/folder.ts";
 import { verifyAuditLog } from "../approval/audit/reader.ts";
 import { auditChanges, AuditTail } from "../approval/audit/tail.ts";
 import { formatBytes } from "../kernel/text.ts";
-import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
 
 export const audit: Command = {
@@ -40,9 +40,7 @@ const LONG_LOG = 2 ** 28;
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const json = parsed.has("json");
   const last = parsed.positiveNumber("last") ?? 50;
-  if (parsed.has("verify") && parsed.has("follow")) {
-    throw new UsageError("Options --verify and --follow cannot be combined");
-  }
+  if (parsed.has("verify")) parsed.refuseBeside("verify", ["follow"]);
   const workspace = await workspaceOf(parsed);
   const folder = parsed.has("follow")
     ? await AuditFolder.make(workspace) // to be watched

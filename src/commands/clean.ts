@@ -1,10 +1,11 @@
-import { abandonedStates, discardAbandoned } from "../files/workspace_state.ts";
+import { type Abandoned, abandonedIn, discardAbandoned } from "../files/workspace_folders.ts";
+import { statesFolder } from "../files/workspace_state.ts";
 import { folderUsage } from "../files/folder_usage.ts";
 import { forEachOldSession, KEPT_DAYS, removeSession } from "../mcp_server/http/session_folders.ts";
 import { forEachAbandoned, ownRunFolders, removeHeld } from "../files/private_folder.ts";
 import { isPlainFolder } from "../files/safe.ts";
 import { PackageFolder } from "../python/packages.ts";
-import { abandonedCaches, discardCache } from "../place/workspace_cache.ts";
+import { cachesFolder } from "../place/workspace_cache.ts";
 import { formatBytes } from "../kernel/text.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs, table } from "./command.ts";
 import { printable } from "./terminal/columns.ts";
@@ -73,18 +74,15 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     await take({ path, what: "a session's folder" }, () => removeSession(path));
   });
   if (live > 0) io.err(`Kept ${live} ${live === 1 ? "session" : "sessions"} in use`);
-  for (const { path, workspace: gone } of await PackageFolder.abandoned()) {
-    const what = `packages of ${gone}, which no longer exists`;
-    await take({ path, what }, () => PackageFolder.discard(path));
+  const takeOf = (kind: string, { path, workspace }: Abandoned, remove = discardAbandoned) =>
+    take({ path, what: `${kind} of ${workspace}, which no longer exists` }, () => remove(path));
+  for (const each of await PackageFolder.abandoned()) {
+    await takeOf("packages", each, PackageFolder.discard);
   }
-  for (const { path, workspace: gone } of await abandonedCaches()) {
-    const what = `cache of ${gone}, which no longer exists`;
-    await take({ path, what }, () => discardCache(path));
-  }
-  for (const { path, workspace: gone } of await abandonedStates()) {
-    if ((await folderUsage(path)).changedAt >= before) continue; // it may have moved, or be unmounted
-    const what = `decisions, sessions and audit log of ${gone}, which no longer exists`;
-    await take({ path, what }, () => discardAbandoned(path));
+  for (const each of await abandonedIn(cachesFolder())) await takeOf("cache", each);
+  for (const each of await abandonedIn(statesFolder())) {
+    if ((await folderUsage(each.path)).changedAt >= before) continue; // it may have moved, or be unmounted
+    await takeOf("decisions, sessions and audit log", each);
   }
   const common = PackageFolder.commonFolder();
   if (parsed.has("data") && await isPlainFolder(common)) {

@@ -141,6 +141,13 @@ export class ParsedArgs {
     return this.has(name) || this.value(name) !== undefined || this.values(name).length > 0;
   }
 
+  /** Throws if one of these options was given besides another one. */
+  refuseBeside(name: string, others: readonly string[], fix = ""): void {
+    const other = others.find((other) => this.given(other));
+    if (other === undefined) return;
+    throw new UsageError(`Options --${name} and --${other} cannot be combined${fix}`);
+  }
+
   value(name: string): string | undefined {
     const value = this.#values[name];
     return typeof value === "string" ? value : undefined;

@@ -194,7 +194,7 @@ export async function placementOf(
 ): Promise<Placement | undefined> {
   const where = parsed.value("placement");
   if (where === undefined) return undefined;
-  refuseLocal(parsed);
+  parsed.refuseBeside("placement", LOCAL);
   return parsed.given("http")
     ? await sharedPlacement(where, workspace, parsed)
     : await readPlacement(where, workspace, parsed);
@@ -205,18 +205,12 @@ export async function tokenPlacement(
   where: string,
   { workspace, folder }: { readonly workspace: string; readonly folder: string },
 ): Promise<Placement> {
-  refuseLocal(parsed);
+  parsed.refuseBeside("placement", LOCAL);
   return await sharedPlacement(
     /[./]/.test(where) ? resolve(folder, where) : where,
     workspace,
     parsed,
   );
-}
-
-function refuseLocal(parsed: ParsedArgs): void {
-  const here = LOCAL.find((name) => parsed.given(name));
-  if (here === undefined) return;
-  throw new UsageError(`Options --placement and --${here} cannot be combined`);
 }
 
 async function sharedPlacement(
@@ -254,20 +248,10 @@ async function readPlacement(
     );
   }
   const trust = parsed.has("trust") ? "all" : "recorded";
-  const options = { workspace, what: "placement", parse: placementIn, trust } as const;
+  const options = { workspace, what: "placement", parse: parsePlacement, trust } as const;
   const placement = await useNamedFile(where, options);
   if (placement !== undefined) return placement;
   throw new UsageError(`No file "${where}"`);
-}
-
-function placementIn(text: string, source: string): Placement {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (cause) {
-    throw new UsageError(`Invalid ${source}: not JSON: ${messageOf(cause)}`, { cause });
-  }
-  return parsePlacement(value, source);
 }
 
 /** The kernel's variables: those named `KERNEL_ENV_X`, as `X`, before the workspace's `.env`. */
@@ -315,18 +299,17 @@ const UNITS: Readonly<Record<string, number>> = {
 };
 
 export function sandboxOf(args: ParsedArgs): boolean | SandboxOptions {
+  if (args.has("no-sandbox")) {
+    args.refuseBeside("no-sandbox", ["sandbox-config", "device"]);
+    return false;
+  }
   const config = args.value("sandbox-config");
   const devices = args.values("device");
-  if (!args.has("no-sandbox")) {
-    if (config === undefined && devices.length === 0) return true;
-    return {
-      ...(config === undefined ? {} : { config: resolve(config) }),
-      ...(devices.length === 0 ? {} : { devices }),
-    };
-  }
-  const other = config === undefined ? devices.length > 0 && "device" : "sandbox-config";
-  if (!other) return false;
-  throw new UsageError(`Options --no-sandbox and --${other} cannot be combined`);
+  if (config === undefined && devices.length === 0) return true;
+  return {
+    ...(config === undefined ? {} : { config: resolve(config) }),
+    ...(devices.length === 0 ? {} : { devices }),
+  };
 }
 
 export async function sessionNameOf(parsed: ParsedArgs): Promise<string | undefined> {

@@ -1,18 +1,18 @@
 /** The settings files of a workspace that do not count yet. */
 import { resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
-import { NAMED, OwnEntries } from "../files/own_entries.ts";
-import { noteNamedFile, readNamedFile } from "../sandbox/named_file.ts";
+import { OwnEntries } from "../files/own_entries.ts";
+import { readNamedFile } from "../sandbox/named_file.ts";
 import { lstatIfPresent } from "../files/safe.ts";
 import { acceptVariables, ownVariables, readVariables } from "../sandbox/own_variables.ts";
 import type { ParsedArgs } from "./command.ts";
 import { changedLines } from "./foreign_rows.ts";
-import { aboutPolicy, namedPolicies, unacceptedPolicy } from "./policy_file.ts";
-import type { FileSetting } from "./setting_question.ts";
+import { namedPolicies, waitingPolicy } from "./policy_file.ts";
+import type { WaitingSetting } from "./setting_question.ts";
 import { printable } from "./terminal/columns.ts";
 
 /** The variables in the workspace's `.env` that do not count. */
-export async function unacceptedVariables(workspace: string): Promise<FileSetting[]> {
+export async function unacceptedVariables(workspace: string): Promise<WaitingSetting[]> {
   const found = await readVariables(workspace);
   const own = await ownVariables(workspace, found);
   const others = Object.entries(found.variables).filter(([name]) => !Object.hasOwn(own, name));
@@ -31,42 +31,38 @@ export async function unacceptedVariables(workspace: string): Promise<FileSettin
   }];
 }
 
-/** Settings files in the workspace that have changed since the user named them. */
+/** Settings files in the workspace that are named, or were, and do not count as they are. */
 export async function changedNamedFiles(
   workspace: string,
   parsed: ParsedArgs,
-): Promise<FileSetting[]> {
-  for (const option of ["sandbox-config", "placement"]) {
-    const path = parsed.value(option) ?? "";
-    if (!/[./]/.test(path) || path.startsWith("ssh:")) continue;
-    await noteNamedFile(resolve(path), { workspace, what: option });
-  }
-  const own = await OwnEntries.open(workspace, "settings");
-  const found: FileSetting[] = [];
-  for (const file of own.names) {
-    const path = printable(`${workspace}/${file}`);
-    const named = await readNamedFile(`${workspace}/${file}`, { workspace, what: "settings" })
+): Promise<WaitingSetting[]> {
+  const given = ["sandbox-config", "placement"].map((option) => parsed.value(option) ?? "")
+    .filter((path) => /[./]/.test(path) && !path.startsWith("ssh:"));
+  const { names } = await OwnEntries.open(workspace, "settings");
+  const found = new Map<string, WaitingSetting>();
+  for (const each of [...given, ...names.map((name) => `${workspace}/${name}`)]) {
+    const named = await readNamedFile(each, { workspace, what: "settings" })
       .catch((error: unknown) => {
         if (!(error instanceof ConfigError)) throw error; // whatever uses it reports this
       });
-    if (named === undefined || own.has(file, named.text)) continue;
-    const { text } = named;
-    const isNew = own.entryOf(file)?.digest === NAMED.digest;
-    const heading = isNew
+    if (named?.text === undefined || named.counts || named.place?.workspace !== workspace) continue;
+    const { text, former, place: { name: file } } = named;
+    const path = printable(`${workspace}/${file}`);
+    const heading = former === undefined
       ? `Code that ran here could have written ${path}`
       : `${path} has changed since you used it last`;
-    found.push({
+    found.set(file, {
       name: `settings ${file}`,
       value: text,
       file,
-      parts: [{ heading, lines: changedLines(own.entryOf(file)?.text, text) }],
+      parts: [{ heading, lines: changedLines(former?.text, text) }],
       question: "Use it as it is now?",
       accepted: `Accepted ${path}`,
       refused: `${path} was not accepted`,
-      accept: () => own.set(file, text, text),
+      accept: () => named.accept(),
     });
   }
-  return found;
+  return [...found.values()];
 }
 
 /** The policies in the workspace that a command reads, or all, as far as they count only in part. */
@@ -74,15 +70,14 @@ export async function waitingPolicies(
   workspace: string,
   parsed: ParsedArgs,
   { all = false } = {},
-): Promise<FileSetting[]> {
+): Promise<WaitingSetting[]> {
   const approve = parsed.value("approve") ?? "ask";
   if (approve === "allow" || approve === "deny") return [];
   const named = approve === "ask" || approve === "reads" ? undefined : resolve(approve);
-  const found: FileSetting[] = [];
+  const found: WaitingSetting[] = [];
   for (const file of all ? [undefined, ...await namedPolicies(workspace)] : [named]) {
     if (all && file !== undefined && await lstatIfPresent(file) === undefined) continue;
-    const policy = await unacceptedPolicy(workspace, file);
-    if (policy !== undefined) found.push(await aboutPolicy(workspace, policy));
+    found.push(...await waitingPolicy(workspace, file));
   }
   return found;
 }

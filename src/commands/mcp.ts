@@ -134,9 +134,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const approval = await settings.approval(overHttp ? io.log : silentLogger);
   const kernel = kernelOptions(parsed, io, workspace);
   const name = await sessionNameOf(parsed);
-  if (name !== undefined && overHttp) {
-    throw new UsageError("Options --session and --http cannot be combined: use --durable");
-  }
+  if (name !== undefined) parsed.refuseBeside("session", ["http"], ": use --durable");
   const options: Omit<McpServerOptions, "durable"> = {
     ...kernel,
     placement: await placementOf(parsed, workspace),
@@ -269,17 +267,15 @@ async function tokensOf(
   workspace: string,
   hostname: string,
 ): Promise<McpHttpServerOptions["tokens"]> {
-  const file = parsed.value("token-file");
   if (!parsed.has("no-token")) {
+    const file = parsed.value("token-file");
     if (file === undefined) return undefined;
     return await readTokenFile(
       file,
       async (where, folder) => await tokenPlacement(parsed, where, { workspace, folder }),
     );
   }
-  if (file !== undefined) {
-    throw new UsageError("Options --no-token and --token-file cannot be combined");
-  }
+  parsed.refuseBeside("no-token", ["token-file"]);
   if (!/^(127\.\d+\.\d+\.\d+|localhost|::1)$/.test(hostname)) {
     throw new UsageError(
       "Option --no-token works only on a loopback address: otherwise others could execute code",

@@ -1,11 +1,10 @@
 /** `ipybox policy init` and `edit`, and the policy's part of `trust`. */
 import { join } from "node:path";
 import {
-  acceptedPolicy,
   acceptPolicy,
   findPolicies,
   type FoundPolicy,
-  readWorkspacePolicy,
+  readInWorkspace,
   shownPolicy,
   WORKSPACE_POLICY,
   writeWorkspacePolicy,
@@ -19,13 +18,9 @@ import { ServerRegistry } from "../servers/registry.ts";
 import { agrees, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import { changedLines } from "./foreign_rows.ts";
 import { grantsOf, isUnconditional } from "./policy_consents.ts";
-import { askAbout, fileQuestion, type FileSetting } from "./setting_question.ts";
+import { askAbout, type WaitingSetting } from "./setting_question.ts";
 import { printable } from "./terminal/columns.ts";
 import { editText } from "./terminal/editor.ts";
-
-function pathOf(workspace: string): string {
-  return join(workspace, ".ipybox", "policy.json");
-}
 
 const DELETING = `{
       // By its name: a tool that deletes under another one needs approval.
@@ -96,8 +91,8 @@ export async function init(
     const names = Object.keys(PRESETS).join(", ");
     throw new UsageError(`There is no preset "${preset}": use one of ${names}`);
   }
-  const path = printable(pathOf(workspace));
-  if (await readWorkspacePolicy(workspace) !== undefined) {
+  const path = printable(join(workspace, WORKSPACE_POLICY));
+  if ((await readInWorkspace(workspace)).text !== undefined) {
     throw new ConfigError(`There is a policy already: edit ${path}, or remove it first`);
   }
   const registry = await ServerRegistry.open({ workspace });
@@ -116,26 +111,27 @@ export async function edit(
   io: CommandIo,
 ): Promise<number> {
   if (!io.interactive) throw new ConfigError("There is no terminal for an editor");
-  const path = printable(pathOf(workspace));
-  const before = await readWorkspacePolicy(workspace);
+  const path = printable(join(workspace, WORKSPACE_POLICY));
+  const { text: before, counts } = await readInWorkspace(workspace);
   if (before === undefined) {
     throw new UsageError("There is no policy to edit: `ipybox policy init` writes one");
   }
   const text = await editedPolicy(before, io);
-  if (await readWorkspacePolicy(workspace) !== before) {
+  if ((await readInWorkspace(workspace)).text !== before) {
     throw new ConfigError(`Not changed: ${path} was changed while you edited it`);
   }
-  const wasAccepted = await unacceptedPolicy(workspace) === undefined;
   await writeWorkspacePolicy(workspace, text);
   // A policy that they have never accepted may have come with a repository: they see it as ipybox reads it.
-  if (wasAccepted) return await accept(workspace, text, io);
-  await acceptPolicyOf(workspace, parsed, io);
+  if (counts) return await accept(workspace, text, io);
+  for (const policy of await waitingPolicy(workspace)) {
+    requireKept(await askAbout(policy, parsed, io));
+  }
   return EXIT.ok;
 }
 
 /** Records what the person wrote, or had written. */
 async function accept(workspace: string, text: string, io: CommandIo): Promise<number> {
-  const path = printable(pathOf(workspace));
+  const path = printable(join(workspace, WORKSPACE_POLICY));
   for (const warning of warningsOf(new PolicyRules([parsePolicy(path, text)]))) {
     io.log.warn(warning);
   }
@@ -164,27 +160,11 @@ async function editedPolicy(before: string, io: CommandIo): Promise<string> {
   }
 }
 
-/** Shows the workspace's policy unless it counts already, and records that the person accepts it. */
-async function acceptPolicyOf(
-  workspace: string,
-  parsed: ParsedArgs,
-  io: CommandIo,
-): Promise<void> {
-  const policy = await unacceptedPolicy(workspace);
-  if (policy === undefined) return;
-  const question = fileQuestion(await aboutPolicy(workspace, policy), parsed, io);
-  requireKept(await askAbout(question, parsed, io));
-}
-
-/** The workspace's policy, or one that is named, if it is in the workspace and does not count yet. */
-export async function unacceptedPolicy(
-  workspace: string,
-  file?: string,
-): Promise<FoundPolicy | undefined> {
-  const isThere = ({ place }: FoundPolicy) => place?.workspace === workspace;
-  return (await findPolicies({ workspace, file })).find((found) =>
-    isThere(found) && found.source.former !== undefined
-  );
+/** The workspace's policy, or one that is named, if it is in the workspace and counts only in part. */
+export async function waitingPolicy(workspace: string, file?: string): Promise<WaitingSetting[]> {
+  const found = await findPolicies({ workspace, file });
+  return found.filter(({ file: { place, counts } }) => place?.workspace === workspace && !counts)
+    .map(aboutPolicy);
 }
 
 /** The policies in a workspace that were named before, without the workspace's own. */
@@ -194,14 +174,12 @@ export async function namedPolicies(workspace: string): Promise<string[]> {
 }
 
 /** How a person is asked about a policy of a workspace. */
-export async function aboutPolicy(
-  workspace: string,
-  { source, path, text, place }: FoundPolicy,
-): Promise<FileSetting> {
-  const { name = WORKSPACE_POLICY } = place ?? {};
-  const former = await acceptedPolicy(workspace, name);
+function aboutPolicy({ source, path, file }: FoundPolicy): WaitingSetting {
+  const { text, former, place } = file;
+  const name = place?.name ?? WORKSPACE_POLICY;
+  const before = former?.text === undefined ? undefined : source.former;
   const shown = printable(path);
-  const verb = former === undefined ? "says" : "has changed since you accepted it";
+  const verb = before === undefined ? "says" : "has changed since you accepted it";
   const { narrow, wide } = grantsOf(source.document);
   return {
     name: `policy ${name}`,
@@ -210,7 +188,7 @@ export async function aboutPolicy(
     parts: [
       {
         heading: `${shown} ${text === undefined ? "is gone" : verb}`,
-        lines: changedLines(former, shownPolicy(source)),
+        lines: changedLines(before && shownPolicy(before), shownPolicy(source.document)),
       },
       ...narrow,
       ...wide,
@@ -220,7 +198,7 @@ export async function aboutPolicy(
     question: "Accept it?",
     accepted: `Accepted ${shown}`,
     refused: "The policy was not accepted",
-    accept: () => acceptPolicy(workspace, text, name),
+    accept: () => file.accept(),
   };
 }
 

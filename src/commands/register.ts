@@ -24,7 +24,7 @@ import {
   UsageError,
 } from "./command.ts";
 import { loginAt } from "./login.ts";
-import { foreignText } from "./foreign_rows.ts";
+import { type ForeignPart, foreignText, partRows } from "./foreign_rows.ts";
 import { widthOf } from "../base/terminal.ts";
 import { printable, terminalSize } from "./terminal/columns.ts";
 import { mcptoolsOf, readUserFile, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
@@ -143,10 +143,13 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     if (isSame && registry.isOwn(name, present)) return wanted;
     const isFromFile = parsed.value("from") !== undefined;
     const shown = isFromFile && io.interactive && !parsed.has("yes")
-      ? launchRows(
-        [name, wanted],
-        await startEvidence(name, wanted, { workspace, log: io.log }),
-        workspace,
+      ? partRows(
+        launchParts(
+          [name, wanted],
+          await startEvidence(name, wanted, { workspace, log: io.log }),
+          workspace,
+        ),
+        terminalSize().columns,
       )
       : [];
     // If no person reads it, nothing that may be secret is printed.
@@ -176,9 +179,9 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   async function registerOne(name: string, params: ServerParams): Promise<void> {
     let reach: string | undefined;
     const evidence = () => startEvidence(name, params, { workspace, isOwn: true, log: io.log });
-    const { settings, settingsFile } = await evidence();
+    const { settings } = await evidence();
     const options: OwnGenerateOptions = {
-      settings: settingsFile,
+      settings,
       rootDir: mcptoolsOf(workspace),
       workspace,
       login,
@@ -214,24 +217,24 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
 }
 
 /** How a server of a file is started, for the person to check. */
-export function launchRows(
+export function launchParts(
   [name, params]: readonly [string, ServerParams],
   shown: StartEvidence,
   workspace: string,
-): string[] {
+): ForeignPart[] {
   const reach = reachText(name, shown, workspace);
-  const { columns } = terminalSize();
-  const rowsOf = (text: string) => foreignText(text, columns).trimEnd().split("\n");
+  const [written, filled] = [launchText(params), launchText(shown.params)];
   return [
-    `${name}:`,
-    ...rowsOf(JSON.stringify(shown, null, 2)),
-    `${name} starts or connects to, outside the code's sandbox:`,
-    ...rowsOf(launchText(shown.params)),
-    ...(reach === undefined ? [] : rowsOf(reach)),
-    ...(launchText(params) === launchText(shown.params) ? [] : [
-      `It is written like this, and the workspace's path or its .env fills it in at each start:`,
-      ...rowsOf(launchText(params)),
-    ]),
+    { heading: name, lines: JSON.stringify(shown, null, 2).split("\n") },
+    {
+      heading: `${name} starts or connects to, outside the code's sandbox`,
+      lines: [filled, ...(reach === undefined ? [] : [reach])],
+    },
+    ...(written === filled ? [] : [{
+      heading:
+        "It is written like this, and the workspace's path or its .env fills it in at each start",
+      lines: [written],
+    }]),
   ];
 }
 

@@ -54,12 +54,7 @@ async function runCommand(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const timeoutMs = parsed.milliseconds("timeout");
   const workspace = await workspaceOf(parsed);
   const detach = parsed.has("detach");
-  const lost = detach ? HOST_ONLY.find((name) => parsed.given(name)) : undefined;
-  if (lost !== undefined) {
-    throw new UsageError(
-      `Options --detach and --${lost} cannot be combined: give it to \`attach\``,
-    );
-  }
+  if (detach) parsed.refuseBeside("detach", HOST_ONLY, ": give it to `attach`");
   const pictures = picturesOf(parsed, io);
   const { code, argv, file } = await scriptOf(parsed, workspace);
   if (detach && typeof code !== "string") {
@@ -87,6 +82,9 @@ async function runCommand(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     const { sessionId = "" } = executor;
     await executor.detach({ code });
     io.out(`${sessionId}\n`);
+    if (io.stdoutIsTerminal && io.stderrIsTerminal) {
+      io.err(`The code runs on. Come back to it with \`ipybox attach ${sessionId}\``);
+    }
     return EXIT.ok;
   }
   const storeHistory = typeof code !== "string"; // numbers the cells of a notebook

@@ -5,19 +5,13 @@ import { UNWRITABLE } from "../files/user_folders.ts";
 import { isThere } from "../files/workspace_folders.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { startEvidence } from "../servers/start_evidence.ts";
-import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
+import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.ts";
 import { changedNamedFiles, unacceptedVariables, waitingPolicies } from "./file_settings.ts";
-import { changedLines, partRows } from "./foreign_rows.ts";
-import { launchRows } from "./register.ts";
-import {
-  askAbout,
-  fileQuestion,
-  type FileSetting,
-  RefusedError,
-  type SettingQuestion,
-} from "./setting_question.ts";
+import { changedLines } from "./foreign_rows.ts";
+import { launchParts } from "./register.ts";
+import { askAbout, RefusedError, type WaitingSetting } from "./setting_question.ts";
 import { workspaceAt } from "./shared.ts";
-import { printable, terminalSize } from "./terminal/columns.ts";
+import { printable } from "./terminal/columns.ts";
 
 export const trust: Command = {
   usage: "[DIR] [OPTIONS]\n--list",
@@ -46,18 +40,9 @@ export const trust: Command = {
   run,
 };
 
-/** A setting that does not count yet. */
-interface Untrusted extends SettingQuestion {
-  readonly name: string;
-  /** A person who refused it is asked again once this has changed. */
-  readonly value: unknown;
-}
-
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
-  const [one, other] = Object.keys(trust.options).filter((name) => parsed.has(name));
-  if (other !== undefined) {
-    throw new UsageError(`Options --${one} and --${other} cannot be combined`);
-  }
+  const [one, ...others] = Object.keys(trust.options).filter((name) => parsed.has(name));
+  if (one !== undefined) parsed.refuseBeside(one, others);
   if (parsed.has("list")) return await list(io);
   const [folder = "."] = parsed.positional;
   if (parsed.has("revoke")) return await revoke(folder, io);
@@ -80,9 +65,7 @@ export async function review(
   { again = false } = {},
 ): Promise<{ readonly seen: number; readonly failed: number }> {
   const refusals = await OwnEntries.open(workspace, "refused");
-  const files = (found: readonly FileSetting[]): Untrusted[] =>
-    found.map((setting) => ({ ...setting, ...fileQuestion(setting, parsed, io) }));
-  const ask = async (setting: Untrusted) => {
+  const ask = async (setting: WaitingSetting) => {
     try {
       if (!await askAbout(setting, parsed, io)) isKept = false;
       if (refusals.entryOf(setting.name)) await refusals.set(setting.name, undefined);
@@ -105,10 +88,10 @@ export async function review(
     }
   };
   const finders = [ // in this order: variables say what servers run
-    async () => files(await unacceptedVariables(workspace)),
+    () => unacceptedVariables(workspace),
     () => servers(workspace, io),
-    async () => files(await changedNamedFiles(workspace, parsed)),
-    async () => files(await waitingPolicies(workspace, parsed, { all: again })),
+    () => changedNamedFiles(workspace, parsed),
+    () => waitingPolicies(workspace, parsed, { all: again }),
   ];
   for (const find of finders) {
     await attempt(async () => {
@@ -159,53 +142,42 @@ async function revoke(folder: string, io: CommandIo): Promise<number> {
 }
 
 /** Servers that the user has not registered, or whose files in the workspace have changed since. */
-async function servers(workspace: string, io: CommandIo): Promise<Untrusted[]> {
+async function servers(workspace: string, io: CommandIo): Promise<WaitingSetting[]> {
   const registry = await ServerRegistry.open({ workspace });
-  const found: Untrusted[] = [];
+  const found: WaitingSetting[] = [];
   for (const [name, params] of registry.entries) {
     const isOwn = registry.isOwn(name, params);
-    const refused = `MCP server "${name}" was not accepted`;
-    const evidence = await startEvidence(name, params, { workspace, isOwn, log: io.log })
-      .catch((error: unknown) => {
-        if (error instanceof ConfigError) return error;
-        throw error;
-      });
-    if (evidence instanceof ConfigError) {
-      // It is unknown what it would start: its own variables are not set.
-      if (!isOwn) found.push(unknown(name, evidence, refused));
-      continue;
-    }
-    if (isOwn && registry.isUnchanged(name, evidence)) continue;
-    const change = registry.changeOf(name, params, evidence);
-    found.push({
+    const setting = {
       name: `server ${name}`,
-      value: [params, evidence],
-      show: () => {
-        const what = isOwn
-          ? "its files in the workspace, or its sandbox settings, have changed since you registered it"
-          : "you have not registered it";
-        io.err(
-          [`MCP server "${name}": ${what}`, ...launchRows([name, params], evidence, workspace)]
-            .join("\n"),
-        );
-        if (change === undefined) return;
-        const lines = changedLines(change.before, change.now);
-        const heading = "This has changed since you accepted it";
-        io.err(partRows([{ heading, lines }], terminalSize().columns).join("\n"));
-      },
+      file: ".ipybox/mcp.json",
       question: `Let code call ${name}?`,
       accepted: `Accepted MCP server "${name}"`,
-      refused,
-      accept: () => registry.adopt(name, params, evidence),
-    });
+      refused: `MCP server "${name}" was not accepted`,
+    };
+    try {
+      const evidence = await startEvidence(name, params, { workspace, isOwn, log: io.log });
+      if (isOwn && registry.isUnchanged(name, evidence)) continue;
+      const what = isOwn
+        ? "its files in the workspace, or its sandbox settings, have changed since you registered it"
+        : "you have not registered it";
+      const change = registry.changeOf(name, params, evidence);
+      const heading = "This has changed since you accepted it";
+      found.push({
+        ...setting,
+        value: [params, evidence],
+        title: `MCP server "${name}": ${what}`,
+        parts: [
+          ...launchParts([name, params], evidence, workspace),
+          ...change ? [{ heading, lines: changedLines(change.before, change.now) }] : [],
+        ],
+        accept: () => registry.adopt(name, params, evidence),
+      });
+    } catch (problem) {
+      if (!(problem instanceof ConfigError)) throw problem;
+      // It is unknown what it would start: its own variables are not set.
+      const accept = () => Promise.resolve(false);
+      if (!isOwn) found.push({ ...setting, value: problem.message, problem, parts: [], accept });
+    }
   }
   return found;
-}
-
-function unknown(name: string, error: ConfigError, refused: string): Untrusted {
-  const show = () => {
-    throw error;
-  };
-  const accept = () => Promise.resolve(false);
-  return { name, value: error.message, show, question: "", accepted: "", refused, accept };
 }

@@ -16,6 +16,7 @@ import { stage } from "../base/stages.ts";
 import type { ToolRunner } from "../calls/runner.ts";
 import type { ConnectOptions } from "../mcp/connect.ts";
 import { checkServerName, type ServerParams } from "../mcp/params.ts";
+import { boundSettings } from "../servers/registry.ts";
 import { withShapes } from "../servers/shapes.ts";
 import type { OwnRegisterOptions } from "./options.ts";
 
@@ -49,8 +50,8 @@ export class ServerApis {
     { signal, seen }: OwnRegisterOptions & { readonly signal: AbortSignal },
   ): Promise<GeneratedTool[]> {
     const { runner } = this.#options;
-    const { settings, settingsFile } = await runner.evidence(name, params);
-    if (seen !== undefined && seen.settings !== settings) {
+    const { settings } = await runner.evidence(name, params);
+    if (seen !== undefined && seen.settings !== boundSettings({ settings })) {
       throw new ConfigError(
         `MCP server "${name}" was not registered: its sandbox settings are not those that were shown`,
       );
@@ -61,11 +62,11 @@ export class ServerApis {
       ...this.#options,
       rootDir: this.#mcptools,
       signal,
-      connect: () => runner.connect(name, params, { settingsFile, signal }),
+      connect: () => runner.connect(name, params, { settings, signal }),
       beforeWrite: async () => {
         turns.use(await this.#writing.acquire()); // a change that the server reports comes after this
         const run = await runner.evidence(name, params); // it may have written files
-        return await runner.registerStarted(name, params, { ...run, settings, settingsFile });
+        return await runner.registerStarted(name, params, { ...run, settings });
       },
     });
     if (signal.aborted || !runner.adopt(name, connection)) await connection[Symbol.asyncDispose]();

@@ -18,7 +18,7 @@ import {
   replaceFile,
 } from "../files/safe.ts";
 import { sha256 } from "../json/digest.ts";
-import { stateFolder } from "../files/user_folders.ts";
+import { inState, stateFolder } from "../files/user_folders.ts";
 import type { KernelGateway, LastingFacts } from "../kernel/gateway.ts";
 import {
   endSession,
@@ -212,8 +212,8 @@ export function keptState({ id }: SessionRecord, { kept }: SessionStatus): KeptS
 }
 
 function sessionsRoot(): string {
-  const state = stateFolder();
-  if (state !== undefined) return join(state, "durable");
+  const root = inState("durable");
+  if (root !== undefined) return root;
   throw new ConfigError("Durable sessions need a home directory: set HOME or XDG_STATE_HOME");
 }
 

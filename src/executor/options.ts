@@ -16,7 +16,7 @@ import type { Placement } from "../place/placement.ts";
 import type { ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import type { CallEvent, ServerEvent } from "../servers/events.ts";
-import type { GivenServers, RunFiles } from "../servers/registry.ts";
+import type { GivenServers } from "../servers/registry.ts";
 
 /** Options of `CodeExecutor.start()`. */
 export interface CodeExecutorOptions {
@@ -351,7 +351,7 @@ export interface RegisterServerOptions {
 /** Those, and what ipybox itself adds. */
 export interface OwnRegisterOptions extends RegisterServerOptions {
   /** The settings of the server's sandbox that a person saw when they agreed; only these are used. */
-  seen?: Pick<RunFiles, "settings">;
+  seen?: { readonly settings: string | undefined };
 }
 
 // The events of an execution.

@@ -396,10 +396,7 @@ async function withConfig(
   workspace: string,
 ): Promise<OwnExecutorOptions> {
   const { sandbox, trust } = options;
-  if (typeof sandbox !== "object" || typeof sandbox.config !== "string") return options;
-  const { project, allowUnsafe = false } = sandbox;
-  const config = await readSandboxConfig(sandbox.config, {
-    ...{ workspace, project, allowUnsafe, trust },
-  });
+  if (typeof sandbox !== "object") return options;
+  const config = await readSandboxConfig(sandbox.config, { ...sandbox, workspace, trust });
   return { ...options, sandbox: { ...sandbox, config } };
 }

@@ -114,13 +114,9 @@ export class OwnEntries {
 
   /** Records an earlier record again. */
   async restore(name: string, entry: Entry | undefined): Promise<boolean> {
-    return await this.#record((all = {}) => {
-      const others = Object.entries(all).filter(([other]) => other !== name);
-      return Object.fromEntries([
-        ...others,
-        ...entry === undefined ? [] : [[name, entry] as const],
-      ]);
-    });
+    return await this.#record(({ [name]: _former, ...others } = {}) =>
+      entry === undefined ? others : { ...others, [name]: entry }
+    );
   }
 
   /**

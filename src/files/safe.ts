@@ -121,6 +121,11 @@ export async function isPlainFolder(folder: string): Promise<boolean> {
   throw new ConfigError(`Cannot use ${folder}: it is not a plain folder`);
 }
 
+/** Reads a text file in a folder; `undefined` if one of them does not exist. Throws if one is a link. */
+export async function readInFolder(folder: string, name: string): Promise<string | undefined> {
+  return await isPlainFolder(folder) ? await readHostileFile(join(folder, name)) : undefined;
+}
+
 /** Replaces a text file in a folder that code may write to, as {@linkcode replaceFile} does. */
 export async function replaceHostileFile(
   path: string,

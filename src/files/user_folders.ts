@@ -18,15 +18,15 @@ const STATE: Place = { variable: "XDG_STATE_HOME", inHome: ".local/state" };
 const DATA: Place = { variable: "XDG_DATA_HOME", inHome: ".local/share" };
 const SETTINGS: Place = { variable: "XDG_CONFIG_HOME", inHome: ".config" };
 
-/** The folder that holds the logins to remote MCP servers. Executed code must never see it. */
-export function loginsFolder(): string | undefined {
-  const state = stateFolder();
-  return state === undefined ? undefined : join(state, "logins");
-}
-
-/** The user's logins, registered servers and accepted policies. Executed code must never see it. */
+/** The user's logins, accepted settings and running sessions. Executed code must never see it. */
 export function stateFolder(): string | undefined {
   return ownFolder(STATE);
+}
+
+/** A file or folder of the user's state: see {@linkcode stateFolder}. */
+export function inState(name: string): string | undefined {
+  const state = stateFolder();
+  return state === undefined ? undefined : join(state, name);
 }
 
 /** A folder in one that there may be, if Deno's permissions allow using it. */
@@ -48,12 +48,6 @@ export const UNWRITABLE =
 /** The user's settings for all workspaces, such as a policy. Executed code must never write there. */
 export function settingsFolder(): string | undefined {
   return ownFolder(SETTINGS);
-}
-
-/** The folder that lists the running sessions of `ipybox mcp`. Executed code must never see it. */
-export function sessionsFolder(): string | undefined {
-  const state = stateFolder();
-  return state === undefined ? undefined : join(state, "sessions");
 }
 
 /** The folder for data that can be recreated: Python environments, and folders to start programs in. */

@@ -6,6 +6,7 @@
  */
 import { join } from "node:path";
 import { sha256 } from "../json/digest.ts";
+import { removeTree } from "./remove_tree.ts";
 
 /** The file in such a folder with the real path of its workspace. */
 export const WORKSPACE = "workspace";
@@ -15,16 +16,27 @@ export function nameFor(workspace: string): string {
   return sha256(workspace).slice(0, 32);
 }
 
-/** Finds the folders in one whose workspaces no longer exist. */
-export async function* abandonedIn(
-  root: string,
-): AsyncGenerator<{ readonly path: string; readonly workspace: string }> {
-  if (!await isThere(root)) return;
+/** A folder of a workspace that no longer exists. */
+export interface Abandoned {
+  readonly path: string;
+  readonly workspace: string;
+}
+
+/** Finds those in a folder. */
+export async function abandonedIn(root: string | undefined): Promise<Abandoned[]> {
+  const found: Abandoned[] = [];
+  if (root === undefined || !await isThere(root)) return found;
   for await (const { name } of Deno.readDir(root)) {
     const path = join(root, name);
     const workspace = await Deno.readTextFile(join(path, WORKSPACE)).catch(() => undefined);
-    if (workspace?.startsWith("/") && !await isThere(workspace)) yield { path, workspace };
+    if (workspace?.startsWith("/") && !await isThere(workspace)) found.push({ path, workspace });
   }
+  return found;
+}
+
+/** Removes one of them. Code may have written files in it. */
+export async function discardAbandoned(path: string): Promise<void> {
+  await removeTree(path, { through: join(path, "../.removed") });
 }
 
 /** Whether a path exists, or may exist if this cannot be determined. */

@@ -9,10 +9,9 @@ import { access, constants } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { codeOf } from "../base/message_of.ts";
 import { realPathIfSeen } from "../process/trusted_path.ts";
-import { removeTree } from "./remove_tree.ts";
 import { ifPresent, lockUserFolder, lstatIfPresent, readHostileFile, replaceFile } from "./safe.ts";
 import { isUnwritable, stateFolder, usableIn } from "./user_folders.ts";
-import { abandonedIn, nameFor, WORKSPACE } from "./workspace_folders.ts";
+import { nameFor, WORKSPACE } from "./workspace_folders.ts";
 
 /** The file that identifies the workspace's folder: another one may take its place. */
 const IDENTITY = "identity";
@@ -91,7 +90,7 @@ export async function sessionsPath(workspace: string): Promise<string | undefine
 /** The real path of the workspace whose session has this folder; `undefined` if it is no session's. */
 export async function workspaceOfSession(folder: string): Promise<string | undefined> {
   const sessions = dirname(await realPathIfSeen(resolve(folder)));
-  const root = usableIn(stateFolder(), ROOT);
+  const root = statesFolder();
   if (root === undefined || basename(sessions) !== SESSIONS) return undefined;
   const state = dirname(sessions);
   if (dirname(state) !== await realPathIfSeen(root)) return undefined;
@@ -104,17 +103,9 @@ export async function discardState(workspace: string): Promise<void> {
   if (place !== undefined) await ifPresent(Deno.remove(place.folder, { recursive: true }));
 }
 
-/** Finds the state of workspaces that no longer exist. */
-export async function abandonedStates(): Promise<
-  { readonly path: string; readonly workspace: string }[]
-> {
-  const root = usableIn(stateFolder(), ROOT);
-  return root === undefined ? [] : await Array.fromAsync(abandonedIn(root));
-}
-
-/** Removes one of them. Code wrote the files in its sessions' folders. */
-export async function discardAbandoned(path: string): Promise<void> {
-  await removeTree(path, { through: join(path, "../.removed") });
+/** Where the state of all workspaces is; `undefined` if the user's state folder cannot be used. */
+export function statesFolder(): string | undefined {
+  return usableIn(stateFolder(), ROOT);
 }
 
 const ROOT = "workspaces";
@@ -128,7 +119,7 @@ interface Place {
 }
 
 async function placeOf(path: string): Promise<Place | undefined> {
-  const usable = usableIn(stateFolder(), ROOT);
+  const usable = statesFolder();
   if (usable === undefined) return undefined;
   const root = await realPathIfSeen(usable);
   const workspace = await ifPresent(Deno.realPath(path)) ?? resolve(path);

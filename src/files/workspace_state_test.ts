@@ -2,12 +2,8 @@ import { assertEquals } from "@std/assert";
 import { inOwnProcess } from "../../tests/support/own_process.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { stateOf } from "../../tests/support/workspace_state.ts";
-import {
-  abandonedStates,
-  adoptState,
-  makeWorkspaceState,
-  workspaceState,
-} from "./workspace_state.ts";
+import { abandonedIn } from "./workspace_folders.ts";
+import { adoptState, makeWorkspaceState, statesFolder, workspaceState } from "./workspace_state.ts";
 
 async function namesIn(folder: string): Promise<string[]> {
   return (await Array.fromAsync(Deno.readDir(folder), ({ name }) => name)).sort();
@@ -36,7 +32,7 @@ Deno.test("a moved workspace gets its state back, and never that of another", as
   assertEquals(await adoptState(moved!, old!), "missing");
 
   await Deno.remove(moved!, { recursive: true });
-  const gone = (await abandonedStates()).filter(({ workspace }) => workspace === moved);
+  const gone = (await abandonedIn(statesFolder())).filter(({ workspace }) => workspace === moved);
   assertEquals(gone.length, 1);
 });
 

@@ -12,6 +12,7 @@ const NO_MEMORY = [
   "memory allocation of 16000000000 bytes failed",
   "memory allocation of Fatal Python error: Aborted", // as Polars' last words arrive
   "sh: 1: Cannot allocate memory",
+  "==21==ERROR: AddressSanitizer failed to allocate 0xdfff0001000 (15392894357504) bytes at address",
 ];
 
 Deno.test("A dead kernel names the limit that killed it", () => {

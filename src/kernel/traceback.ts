@@ -157,7 +157,7 @@ export function deathHint(
 
 /** How processes say that they cannot allocate memory; V8's heap has a limit of its own. */
 const NO_MEMORY =
-  /^[\w.]*(?<!OutOf)MemoryError\b|bad_alloc|[Cc]annot allocate memory|^memory allocation of /m;
+  /^[\w.]*(?<!OutOf)MemoryError\b|bad_alloc|[Cc]annot allocate memory|^memory allocation of |Sanitizer failed to allocate/m;
 
 /** Explains a text in which a process says that it cannot allocate memory. */
 export function memoryNote(text: string): string | undefined {

@@ -8,7 +8,7 @@ import { z } from "zod";
 import { bodyOf, directClient } from "../base/http.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { lockedRecords, lockRecord } from "../files/locks.ts";
-import { sessionsFolder } from "../files/user_folders.ts";
+import { inState } from "../files/user_folders.ts";
 
 const recordSchema = z.object({
   workspace: z.string(),
@@ -23,13 +23,13 @@ export type RunningSession = Readonly<z.infer<typeof recordSchema>>;
 
 /** Creates the folder before a sandbox starts, because a missing folder cannot be hidden. */
 export async function prepareSessionsFolder(): Promise<void> {
-  const folder = sessionsFolder();
+  const folder = inState("sessions");
   if (folder !== undefined) await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
 }
 
 /** Announces a session by a file that stays locked: others can take over a port that was closed. */
 export async function announceSession(session: RunningSession): Promise<AsyncDisposable> {
-  const folder = sessionsFolder();
+  const folder = inState("sessions");
   if (folder === undefined) return { [Symbol.asyncDispose]: () => Promise.resolve() };
   await prepareSessionsFolder();
   return await lockRecord(folder, session);
@@ -37,7 +37,7 @@ export async function announceSession(session: RunningSession): Promise<AsyncDis
 
 /** Finds the sessions of this user, and removes the records of those that did not end cleanly. */
 export async function runningSessions(workspace?: string): Promise<RunningSession[]> {
-  const folder = sessionsFolder();
+  const folder = inState("sessions");
   if (folder === undefined) return [];
   const sessions = (await lockedRecords(folder))
     .flatMap((text) => recordSchema.safeParse(JSON.parse(text)).data ?? []); // otherwise of another version

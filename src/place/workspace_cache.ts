@@ -5,9 +5,8 @@
  * @module
  */
 import { join } from "node:path";
-import { removeTree } from "../files/remove_tree.ts";
 import { cacheFolder, isUnwritable, usableIn } from "../files/user_folders.ts";
-import { abandonedIn, nameFor, WORKSPACE } from "../files/workspace_folders.ts";
+import { nameFor, WORKSPACE } from "../files/workspace_folders.ts";
 
 /** The variables that lead programs there, and where in it. */
 const VARIABLES: Readonly<Record<string, string>> = {
@@ -46,19 +45,7 @@ export function cacheVariables(cache: string): Record<string, string> {
   );
 }
 
-/** Finds the caches of workspaces that no longer exist. */
-export async function abandonedCaches(): Promise<
-  { readonly path: string; readonly workspace: string }[]
-> {
-  const root = cachesFolder();
-  return root === undefined ? [] : await Array.fromAsync(abandonedIn(root));
-}
-
-/** Removes one of them. */
-export async function discardCache(path: string): Promise<void> {
-  await removeTree(path, { through: join(path, "../.removed") });
-}
-
-function cachesFolder(): string | undefined {
+/** Where the caches of all workspaces are. */
+export function cachesFolder(): string | undefined {
   return usableIn(cacheFolder(), "workspaces");
 }

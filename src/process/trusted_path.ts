@@ -34,14 +34,14 @@ export async function whyCode(
   untrusted: readonly string[] = [],
 ): Promise<string | undefined> {
   const real = await Promise.all(untrusted.map(realPathIfSeen));
-  const steps = await pathsOnWay(path).catch((error: unknown) => {
+  const way = await wayTo(path).catch((error: unknown) => {
     if (error instanceof ConfigError) return error.message; // an endless chain of links
     throw error;
   });
-  if (typeof steps === "string") return steps;
-  for (const step of steps) {
-    const folder = [...untrusted, ...real].find((root) => isInside(step, root)) ??
-      (await isWorkspace(step) ? step : undefined);
+  if (typeof way === "string") return way;
+  for (const { path } of way.steps) {
+    const folder = [...untrusted, ...real].find((root) => isInside(path, root)) ??
+      (await isWorkspace(path) ? path : undefined);
     if (folder !== undefined) return `executed code can write to ${folder}`;
   }
   return undefined;
@@ -51,7 +51,7 @@ export async function whyCode(
 export async function isWorkspace(folder: string): Promise<boolean> {
   const home = hostEnv("HOME");
   if (home !== undefined && isInside(home, folder)) return false;
-  const path = join(folder, WORKSPACE_STATE);
+  const path = join(folder, STATE_FOLDER);
   if (!mayRead(path)) return false;
   try {
     await Deno.lstat(path);
@@ -72,7 +72,7 @@ export function isInside(path: string, folder: string): boolean {
 }
 
 /** The folder that identifies a workspace, during and after its sessions. Code cannot remove it. */
-const WORKSPACE_STATE = ".ipybox";
+export const STATE_FOLDER = ".ipybox";
 
 /** As many links as Linux follows. */
 const MAX_LINKS = 40;
@@ -96,8 +96,8 @@ interface ReliablePathOptions {
   readonly what: string;
 }
 
-/** A step on the way to a file, without links above it. */
-interface Step {
+/** A step on the way to a file, without links above it. Replacing one changes where the way leads. */
+export interface Step {
   readonly path: string;
   /** The file's path from here on, before links that are in it are followed. */
   readonly named: string;
@@ -121,45 +121,55 @@ export async function reliablePath(path: string, options: ReliablePathOptions): 
   const loose = steps.filter((step) => isLoose(step, workspace, anchors));
   const bad = loose.find(({ isLink }) => isLink) ?? loose[0];
   if (bad === undefined) return real;
+  if (bad.isLink) throw linkError(path, { what: options.what, link: bad.path, real });
   throw new ConfigError(
-    bad.isLink
-      ? `Cannot use ${path} as ${options.what}: ${bad.path} is a symbolic link in the workspace, ` +
-        `which executed code could replace. Use its target, ${real}, or replace it with a copy`
-      : `Cannot use ${path} as ${options.what}: executed code could replace ${bad.path}. Use one ` +
-        "outside the workspace",
+    `Cannot use ${path} as ${options.what}: executed code could replace ${bad.path}. Use one outside ` +
+      "the workspace",
   );
 }
 
-/**
- * Whether code in a workspace could change a file or its path's target: the path leads through the
- * workspace, but not through `.ipybox`.
- */
-export async function isInReach(path: string, folder: string): Promise<boolean> {
-  const workspace = await realPathIfSeen(resolve(folder));
-  const { steps } = await follow(resolve(path), folder, workspace);
-  return steps.some((step) => isLoose(step, workspace, [stateOf(workspace)]));
+/** Says that a path leads through a link that code could replace. */
+export function linkError(
+  path: string,
+  { what, link, real }: { readonly what: string; readonly link: string; readonly real: string },
+): ConfigError {
+  return new ConfigError(
+    `Cannot use ${path} as ${what}: ${link} is a symbolic link in the workspace, which executed code could ` +
+      `replace. Use its target, ${real}, or replace it with a copy`,
+  );
 }
 
 /** The folder of a workspace for files that the host relies on. */
 export function stateOf(workspace: string): string {
-  return join(workspace, WORKSPACE_STATE);
+  return join(workspace, STATE_FOLDER);
 }
 
-function isLoose({ path, isLink }: Step, workspace: string, anchors: readonly string[]): boolean {
+/** Whether code in a workspace, by its real path, could replace a step: it is in it, but not in `.ipybox`. */
+export function isLoose(
+  { path, isLink }: Step,
+  workspace: string,
+  anchors: readonly string[] = [stateOf(workspace)],
+): boolean {
   if (path === workspace || !isInside(path, workspace)) return false;
   return !anchors.some((anchor) => isInside(anchor, path) ? !isLink : isInside(path, anchor) // above the anchor, or in it
   );
 }
 
-/** Every file and folder on the way to a path, link by link: replacing one changes where it leads. */
-export async function pathsOnWay(path: string): Promise<string[]> {
-  const { steps } = await wayTo(path);
-  return steps.map((step) => step.path);
-}
-
 /** The steps on the way to a path, and where it leads. */
 export async function wayTo(path: string): Promise<Way> {
   return await follow(resolve(path));
+}
+
+/** The workspaces that a way leads through, by their real paths: their code may decide where it leads. */
+export async function workspacesOn(
+  steps: readonly Step[],
+  known: readonly (string | undefined)[] = [],
+): Promise<string[]> {
+  const found = new Set<string>();
+  for (const folder of new Set(steps.map(({ path }) => dirname(path)))) {
+    if (known.includes(folder) || await isWorkspace(folder)) found.add(folder);
+  }
+  return [...found];
 }
 
 /** Follows an absolute path. A path in the workspace starts at the workspace's real path. */

@@ -16,10 +16,16 @@ import { ManagedProcess, OutputTail } from "../process/managed_process.ts";
 import { HeldFolder, PrivateFolder } from "../files/private_folder.ts";
 import { emptyFolder } from "../files/remove_tree.ts";
 import { ifPresent } from "../files/safe.ts";
-import { abandonedIn, isThere, nameFor, WORKSPACE } from "../files/workspace_folders.ts";
+import {
+  type Abandoned,
+  abandonedIn,
+  isThere,
+  nameFor,
+  WORKSPACE,
+} from "../files/workspace_folders.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
-import { userConfig } from "../sandbox/config.ts";
+import { readSandboxConfig } from "../sandbox/config.ts";
 import { confine, type Confined, type Needs } from "../sandbox/confine.ts";
 import { pythonFolders } from "../sandbox/installation.ts";
 import { effectiveLimits, LimitedTogether } from "../sandbox/limits.ts";
@@ -269,8 +275,8 @@ export class PackageFolder {
   }
 
   /** Finds the packages of workspaces that no longer exist. */
-  static async abandoned(): Promise<{ readonly path: string; readonly workspace: string }[]> {
-    return await Array.fromAsync(abandonedIn(join(managedDirectory(), "packages")));
+  static async abandoned(): Promise<Abandoned[]> {
+    return await abandonedIn(join(managedDirectory(), "packages"));
   }
 
   /**
@@ -338,10 +344,15 @@ export class PackageFolder {
 
   /** Whether packages with these names are there, in whichever version. */
   async #has(requirements: readonly Requirement[]): Promise<boolean> {
-    const own = sitePackagesOf(this.#python.prefix, this.#python);
-    const found = await Promise.all([own, ...this.shared, this.path].map(distributionsIn));
-    const present = new Set(found.flat().map(({ name }) => normalized(name)));
-    return requirements.every(({ name }) => name !== undefined && present.has(normalized(name)));
+    const { managed, prefix } = this.#python;
+    const own = await distributionsIn(sitePackagesOf(prefix, this.#python));
+    const found = await Promise.all([...this.shared, this.path].map(distributionsIn));
+    const present = [
+      ...managed ? await neededBy(["ipykernel", "pydantic"], own) : own,
+      ...found.flat(),
+    ];
+    const names = new Set(present.map(({ name }) => normalized(name)));
+    return requirements.every(({ name }) => name !== undefined && names.has(normalized(name)));
   }
 
   /** Installs the missing packages. */
@@ -488,7 +499,9 @@ export class PackageFolder {
       ],
       ...(look === undefined ? {} : { needs: prepared }),
       hostPrivate,
-      config: typeof sandbox === "object" ? await userConfig(sandbox, this.#workspace) : {},
+      config: typeof sandbox === "object"
+        ? await readSandboxConfig(sandbox.config, { ...sandbox, workspace: this.#workspace })
+        : {},
     }, { log: this.#log, signal });
   }
 
@@ -593,7 +606,7 @@ async function madeFolder(path: string, workspace: string): Promise<boolean> {
 
 /** Removes the empty folders of workspaces that are gone. Only the user may remove installed packages. */
 async function removeAbandoned(root: string): Promise<void> {
-  for await (const { path: folder } of abandonedIn(root)) {
+  for (const { path: folder } of await abandonedIn(root)) {
     try {
       // A session may be starting in a workspace that is not visible here, as in a container.
       const { mtime } = await Deno.lstat(join(folder, WORKSPACE));
@@ -617,10 +630,34 @@ function hasManagedDirectory(): boolean {
   return hostEnv("XDG_CACHE_HOME")?.startsWith("/") === true || Boolean(hostEnv("HOME"));
 }
 
-/** The packages in a folder, as their own folders name them. */
-async function distributionsIn(
-  folder: string,
-): Promise<{ readonly name: string; readonly version: string; readonly path: string }[]> {
+/** A package in a folder, as its own folder there names it. */
+interface Distribution {
+  readonly name: string;
+  readonly version: string;
+  readonly path: string;
+}
+
+/** Those of some packages that others of them need, and these: the rest of a managed Python is the gateway's. */
+async function neededBy(
+  names: readonly string[],
+  all: readonly Distribution[],
+): Promise<Distribution[]> {
+  const needed = new Set(names);
+  const found: Distribution[] = [];
+  for (const name of needed) { // which grows meanwhile
+    const distribution = all.find((each) => normalized(each.name) === name);
+    if (distribution === undefined) continue;
+    found.push(distribution);
+    const metadata = await Deno.readTextFile(join(distribution.path, "METADATA"));
+    const [header = ""] = metadata.split(/\r?\n\r?\n/);
+    for (const [, need = "", rest = ""] of header.matchAll(/^Requires-Dist: *([\w.-]+)(.*)/gm)) {
+      if (!/;.*\bextra\b/.test(rest)) needed.add(normalized(need));
+    }
+  }
+  return found;
+}
+
+async function distributionsIn(folder: string): Promise<Distribution[]> {
   const files = await ifPresent(Array.fromAsync(Deno.readDir(folder))) ?? [];
   return files.flatMap((file) => {
     const [, name, version] = /^([^-]+)-([^-]+)(?:-py.+)?\.(?:dist|egg)-info$/.exec(file.name) ??

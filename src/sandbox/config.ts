@@ -1,13 +1,12 @@
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
-import { messageOf } from "../base/message_of.ts";
 import { useNamedFile } from "./named_file.ts";
 import type { TrustSetting } from "../files/own_entries.ts";
 import { workspaceOfSession } from "../files/workspace_state.ts";
+import { parseFile } from "../json/document.ts";
 import { problemLines } from "../json/problems.ts";
-import { isInside, realPathIfSeen } from "../process/trusted_path.ts";
-import { STATE_FOLDER } from "./hidden.ts";
+import { isInside, realPathIfSeen, stateOf } from "../process/trusted_path.ts";
 
 /**
  * A user's additions to the sandbox settings, in the format of `srt`'s settings file. Lists extend
@@ -114,23 +113,25 @@ interface ReadSandboxConfigOptions {
   /** The folder that code only reads. */
   readonly project?: string | undefined;
   /** Accepts settings that weaken the sandbox. */
-  readonly allowUnsafe?: boolean;
+  readonly allowUnsafe?: boolean | undefined;
   /** Whether a change of a file in a workspace counts before the user has accepted it. */
   readonly trust?: TrustSetting | undefined;
 }
 
-/** Reads the user's settings for code's own sandbox from a JSON file: the version of it that counts. */
+/** The user's settings for code's own sandbox that are given, or in a JSON file: the version of it that counts. */
 export async function readSandboxConfig(
-  path: string,
+  config: SandboxConfig | string = {},
   { workspace, project, allowUnsafe, trust }: ReadSandboxConfigOptions,
 ): Promise<SandboxConfig> {
+  if (typeof config !== "string") return parseSandboxConfig(config, { allowUnsafe });
   if (project !== undefined) {
-    const paths = [resolve(path), await realPathIfSeen(path)];
+    const paths = [resolve(config), await realPathIfSeen(config)];
     await refuseOfProject(paths, { project, workspace });
   }
-  const parse = (text: string, source: string) => parseConfigText(text, { source, allowUnsafe });
-  const config = await useNamedFile(path, { workspace, what: "sandbox settings", trust, parse });
-  return config ?? parseConfigText(null, { source: `sandbox settings ${path}` });
+  const parse = (value: unknown, source: string) =>
+    parseSandboxConfig(value, { source, allowUnsafe });
+  const read = await useNamedFile(config, { workspace, what: "sandbox settings", trust, parse });
+  return read ?? parseConfigText(null, { source: `sandbox settings ${config}` });
 }
 
 /** Parses the text of a settings file; `null` stands for one that does not exist. */
@@ -140,27 +141,7 @@ export function parseConfigText(
 ): SandboxConfig {
   const { source } = options;
   if (text === null) throw new ConfigError(`The ${source} do not exist`);
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (cause) {
-    throw new ConfigError(`Invalid ${source}: not JSON: ${messageOf(cause)}`, { cause });
-  }
-  return parseSandboxConfig(value, options);
-}
-
-/** The configuration for code's own sandbox that is given, or in the file that is named. */
-export async function userConfig(
-  { config = {}, ...options }: {
-    readonly config?: SandboxConfig | string;
-    readonly allowUnsafe?: boolean;
-    readonly project?: string;
-  },
-  workspace: string,
-): Promise<SandboxConfig> {
-  return typeof config === "string"
-    ? await readSandboxConfig(config, { ...options, workspace })
-    : parseSandboxConfig(config, options);
+  return parseSandboxConfig(parseFile(source, text).value, options);
 }
 
 /** Refuses settings in a project, which may have come with it: clients name the same file in each. */
@@ -176,7 +157,7 @@ async function refuseOfProject(
   throw new ConfigError(
     `Cannot use ${path} as sandbox settings: it is in the project ${project}, and may have come with ` +
       "it. Read it, and move it out of the project, for example to " +
-      join(workspace, STATE_FOLDER),
+      stateOf(workspace),
   );
 }
 

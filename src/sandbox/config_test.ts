@@ -38,7 +38,7 @@ Deno.test("readSandboxConfig() says which file is wrong and how", async () => {
   await assertRejects(
     () => readSandboxConfig(path, { workspace: folder.path }),
     ConfigError,
-    `${path}: not JSON`,
+    `${path}:2:14: Expected a value`,
   );
   await Deno.writeTextFile(path, '{ "network": { "allow": [] } }');
   await assertRejects(() => readSandboxConfig(path, { workspace: folder.path }), ConfigError, path);

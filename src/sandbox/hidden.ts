@@ -8,9 +8,7 @@ import { z } from "zod";
 import { asset } from "../assets/mod.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
-
-/** ipybox's folder in a workspace. */
-export const STATE_FOLDER = ".ipybox";
+import { STATE_FOLDER } from "../process/trusted_path.ts";
 
 /** How many levels of folders are searched. */
 const MAX_DEPTH = 4;

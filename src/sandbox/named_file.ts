@@ -9,11 +9,20 @@ import { ConfigError } from "../base/errors.ts";
 import { stderrLogger } from "../base/log.ts";
 import { codeOf } from "../base/message_of.ts";
 import { shellWord } from "../base/shell_word.ts";
-import { isInside, isWorkspace, realPathIfSeen, stateOf, wayTo } from "../process/trusted_path.ts";
-import { NAMED, OwnEntries, type TrustSetting } from "../files/own_entries.ts";
+import {
+  isInside,
+  isLoose,
+  linkError,
+  realPathIfSeen,
+  stateOf,
+  wayTo,
+  workspacesOn,
+} from "../process/trusted_path.ts";
+import { type Entry, NAMED, OwnEntries, type TrustSetting } from "../files/own_entries.ts";
 import { PinnedFolder } from "../files/pinned_folder.ts";
 import { ifPresent, readHostileFile } from "../files/safe.ts";
 import { workspaceOfSession } from "../files/workspace_state.ts";
+import { parseFile } from "../json/document.ts";
 import { couldWrite } from "./own_variables.ts";
 
 /** Where a file is in a workspace, and what is known about it there. */
@@ -22,15 +31,45 @@ interface Place {
   /** Its path in the workspace, before links in that are followed. */
   readonly name: string;
   readonly record: OwnEntries;
-  /** Whether it is named for the first time, and code could have written it. */
+  /** Whether the user has to see it before it counts, as code or a repository could have brought it. */
   readonly isUnseen: boolean;
 }
 
-/** A file that was read once: nothing that happens to it later changes what was checked. */
-export interface NamedFile {
-  readonly text: string;
+/** A settings file that was read once: nothing that happens to it later changes what was checked. */
+export class NamedFile {
+  /** `undefined` if the user accepted it, and it is gone. */
+  readonly text: string | undefined;
   /** `undefined` for a file outside workspaces, which is the user's own. */
   readonly place: Place | undefined;
+  /** Whether it counts as it is. */
+  readonly counts: boolean;
+  /** The version that counted last, if any: without its text if that was too long to keep. */
+  readonly former: Entry | undefined;
+  readonly #isNew: boolean;
+
+  constructor(text: string | undefined, place?: Place, trust?: TrustSetting) {
+    const known = place?.record.entryOf(place.name);
+    this.text = text;
+    this.place = place;
+    this.#isNew = known === undefined && trust !== "all";
+    this.counts = place === undefined || trust === "all" ||
+      (known === undefined
+        ? text === undefined || !place.isUnseen
+        : text !== undefined && place.record.has(place.name, text));
+    this.former = known?.digest === NAMED.digest ? undefined : known;
+  }
+
+  /** Records that the user has named it for the first time, which accepts it if it counts. */
+  async note(): Promise<void> {
+    if (!this.#isNew) return;
+    if (this.counts) await this.accept();
+    else await this.place?.record.restore(this.place.name, NAMED);
+  }
+
+  /** Records that the user accepts it as it is; whether that could be recorded. */
+  async accept(): Promise<boolean> {
+    return await this.place?.record.set(this.place.name, this.text, this.text) ?? false;
+  }
 }
 
 /** Options of {@linkcode readNamedFile}. */
@@ -41,6 +80,8 @@ interface NamedFileOptions {
   readonly what: string;
   /** The record to look in. @default {"settings"} */
   readonly kind?: "settings" | "policies";
+  /** Whether a change counts before the user has accepted it. */
+  readonly trust?: TrustSetting | undefined;
 }
 
 /**
@@ -49,70 +90,40 @@ interface NamedFileOptions {
  */
 export async function readNamedFile(
   path: string,
-  options: NamedFileOptions,
+  { workspace, what, kind = "settings", trust }: NamedFileOptions,
 ): Promise<NamedFile | undefined> {
-  const { names, own, steps, real } = await workspacesOn(path, options);
-  if (names.size === 0) { // the user's own: it may be a pipe, as of `<(command)`
-    const text = await ifPresent(Deno.readTextFile(path)).catch((error: unknown) => {
-      if (!(error instanceof Deno.errors.IsADirectory)) throw error;
-      throw new ConfigError(`Cannot use ${path} as ${options.what}: it is a directory`);
-    });
-    // Windows' editors write a mark, which the other reader leaves out, too.
-    return text === undefined ? text : { text: text.replace(/^\ufeff/, ""), place: undefined };
-  }
-  const text = await readPinned(real);
-  if (text === undefined) return undefined;
-  const { kind = "settings" } = options;
-  const places = await Promise.all(
-    [...names].map(async ([workspace, name]) => {
-      return { workspace, name, record: await OwnEntries.open(workspace, kind) };
-    }),
-  );
-  // Code can make folders that count as workspaces, but no records.
-  const known = places.find(({ name, record }) => record.entryOf(name) !== undefined);
-  const place = known ?? places.find(({ workspace }) => own.includes(workspace)) ?? places[0];
-  const isUnseen = known === undefined && await isOfCode(steps, names.keys());
-  return { text, place: place && { ...place, isUnseen } };
-}
-
-/** The workspaces that a path leads through, each with the file's name there. */
-async function workspacesOn(
-  path: string,
-  { workspace, what }: NamedFileOptions,
-) {
   const own = workspace === undefined
     ? []
     : [await realPathIfSeen(resolve(workspace)), await workspaceOfSession(workspace)];
   const { steps, real } = await wayTo(path);
-  const names = new Map<string, string>();
-  for (const { path: step, named, isLink } of steps) {
-    const above = dirname(step);
-    if (!names.has(above) && (own.includes(above) || await isWorkspace(above))) {
-      names.set(above, relative(above, named));
-    }
-    const around = [...names.keys()].filter((folder) => isInside(step, folder));
-    const isAside = around.some((folder) => isInside(step, stateOf(folder)));
-    if (!isLink || around.length === 0 || isAside) continue;
-    throw new ConfigError(
-      `Cannot use ${path} as ${what}: ${step} is a symbolic link in the workspace, which executed ` +
-        `code could replace. Use its target, ${real}, or replace it with a copy`,
-    );
+  const workspaces = await workspacesOn(steps, own);
+  const isIn = (path: string, folderOf = (workspace: string) => workspace) =>
+    workspaces.some((workspace) => isInside(path, folderOf(workspace)));
+  const link = steps.find(({ path, isLink }) => isLink && isIn(path) && !isIn(path, stateOf));
+  if (link !== undefined) throw linkError(path, { what, link: link.path, real });
+  if (workspaces.length === 0) { // the user's own: it may be a pipe, as of `<(command)`
+    const text = await ifPresent(Deno.readTextFile(path)).catch((error: unknown) => {
+      if (!(error instanceof Deno.errors.IsADirectory)) throw error;
+      throw new ConfigError(`Cannot use ${path} as ${what}: it is a directory`);
+    });
+    // Windows' editors write a mark, which the other reader leaves out, too.
+    return text === undefined ? text : new NamedFile(text.replace(/^\ufeff/, ""));
   }
-  return { names, own, steps, real };
-}
-
-/** Whether code of a workspace could have written what a path leads to. */
-async function isOfCode(
-  steps: readonly { readonly path: string }[],
-  workspaces: Iterable<string>,
-): Promise<boolean> {
-  for (const workspace of workspaces) {
-    const isOpen = steps.some(({ path }) =>
-      path !== workspace && isInside(path, workspace) && !isInside(path, stateOf(workspace))
-    );
-    if (isOpen && await couldWrite(workspace)) return true;
-  }
-  return false;
+  const text = await readPinned(real);
+  if (text === undefined) return undefined;
+  const places = await Promise.all(workspaces.map(async (workspace) => {
+    const first = steps.find(({ path }) => dirname(path) === workspace);
+    const record = await OwnEntries.open(workspace, kind);
+    return { workspace, name: relative(workspace, first?.named ?? real), record };
+  }));
+  // Code can make folders that count as workspaces, but no records.
+  const known = places.find(({ name, record }) => record.entryOf(name) !== undefined);
+  const place = known ?? places.find(({ workspace }) => own.includes(workspace)) ?? places[0];
+  const open = known === undefined
+    ? workspaces.filter((workspace) => steps.some((step) => isLoose(step, workspace)))
+    : [];
+  const isUnseen = (await Promise.all(open.map(couldWrite))).includes(true);
+  return new NamedFile(text, place && { ...place, isUnseen }, trust);
 }
 
 /** Reads a file by its real path, and nothing behind a link that code may have put there meanwhile. */
@@ -128,59 +139,43 @@ async function readPinned(real: string): Promise<string | undefined> {
   }
 }
 
-/** Records that the user has named a file, so that they can accept it, if naming alone does not. */
-export async function noteNamedFile(
-  path: string,
-  options: NamedFileOptions,
-): Promise<NamedFile | undefined> {
-  const file = await readNamedFile(path, options);
-  if (file?.place?.isUnseen) await file.place.record.restore(file.place.name, NAMED);
-  return file;
-}
-
 /** Options of {@linkcode useNamedFile}. */
 interface UseOptions<T> extends Omit<NamedFileOptions, "kind"> {
-  /** Reads a text from a source. Throws if it is invalid. */
-  readonly parse: (text: string, source: string) => T;
-  readonly trust?: TrustSetting | undefined;
+  /** Checks JSON from a source. Throws if it is invalid. */
+  readonly parse: (value: unknown, source: string) => T;
 }
 
 /**
- * Reads the version of a settings file that counts; `undefined` if the file does not exist. Until a change is
- * accepted, the former text counts.
+ * Reads the version of a JSON settings file that counts; `undefined` if the file does not exist. Until a change
+ * is accepted, the former text counts.
  *
  * @throws {ConfigError} Among others: there is no former text that was accepted and kept.
  */
 export async function useNamedFile<T>(
   path: string,
-  { parse, trust, ...options }: UseOptions<T>,
+  { parse, ...options }: UseOptions<T>,
 ): Promise<T | undefined> {
-  const file = await (trust === "all" ? readNamedFile : noteNamedFile)(path, options);
-  if (file === undefined) return undefined;
-  const { text, place } = file;
+  const file = await readNamedFile(path, options);
+  if (file?.text === undefined) return undefined;
+  const { text, counts, former, place: { workspace = "." } = {} } = file;
   const source = `${options.what} ${path}`;
-  if (place === undefined || trust === "all") return parse(text, source);
-  const { name, record, workspace } = place;
-  const known = record.entryOf(name);
-  if (known === undefined) {
-    const parsed = parse(text, source);
-    await record.set(name, text, text);
-    return parsed;
-  }
-  if (record.has(name, text)) return parse(text, source);
+  const read = (text: string, source: string) => parse(parseFile(source, text).value, source);
+  const current = counts ? read(text, source) : undefined;
+  await file.note();
+  if (counts) return current;
   const fix = `Review and accept it with \`ipybox trust ${shellWord(workspace)}\``;
-  if (known.digest === NAMED.digest) {
+  if (former === undefined) {
     throw new ConfigError(
       `Cannot use ${path} as ${options.what}: code that ran in ${workspace} could have written it. ${fix}`,
     );
   }
   const changed = `${path} has changed since you used it last`;
-  if (known.text === undefined) {
+  if (former.text === undefined) {
     throw new ConfigError(`${changed}, and its former text was too long to keep. ${fix}`);
   }
   stderrLogger().warn(`${changed}, and its former text is used. ${fix}`);
-  return parse(
-    known.text,
+  return read(
+    former.text,
     `former ${source} (used until you accept the current one with \`ipybox trust\`)`,
   );
 }

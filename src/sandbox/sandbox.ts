@@ -7,7 +7,7 @@ import { stage } from "../base/stages.ts";
 import { lstatIfPresent } from "../files/safe.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { isInside, trustedPath } from "../process/trusted_path.ts";
-import { type SandboxConfig, userConfig } from "./config.ts";
+import { readSandboxConfig, type SandboxConfig } from "./config.ts";
 import { devicesOf } from "./devices.ts";
 import { findHidden } from "./hidden.ts";
 import type { EffectiveLimits } from "./limits.ts";
@@ -108,7 +108,7 @@ export async function prepareSandbox(
   const path = await trustedPath(options.path, [workspace, session]);
   await admitWorkspace(workspace, hostPrivate);
   await warnOfOwner(workspace, log);
-  const config = await userConfig(options, workspace);
+  const config = await readSandboxConfig(options.config, { ...options, workspace });
   const launch = await enclose({
     contents: allDone([workspaceView(workspace, options), contents]).then(([seen, inside]) => ({
       view: {

@@ -7,9 +7,9 @@
  * does not need. `ptrace` and `process_vm_*` are allowed: debuggers need them, and the separation
  * between kernels also protects ipybox's own processes inside, the launcher and the gateway.
  *
- * Since these run as the same user, nothing else would keep code from changing their limits and
- * priorities: with a limit of open files, the gateway could not end a kernel's leftovers. So code
- * can change only its own.
+ * Since these run as the same user, nothing else would keep code from changing their limits: with one
+ * of open files, the gateway could not end a kernel's leftovers. So code can change only its own.
+ * Priorities only slow its own session down, because no other process is in its namespace.
  *
  * It denies leases and delegations, with which code could block programs outside that open a file, even
  * one that code may only read. It also denies the old form of directory notifications.
@@ -126,22 +126,8 @@ const OPENS: readonly (readonly [calls: Numbers, flags: number])[] = [
   [{ openat: [257, 56] }, 2],
 ];
 
-/**
- * Calls that change processes or threads, and the index of the argument with their id: only 0, the
- * caller itself, is allowed. If the first argument says how to interpret the id, one value of it
- * means all processes of the user (`PRIO_USER`, `IOPRIO_WHO_USER`). `sched_setaffinity` and
- * `sched_setparam` are missing, because libraries call them for their own threads by id.
- */
-const OWN_ONLY: readonly (readonly [calls: Numbers, id: number, all?: number])[] = [
-  [{ migrate_pages: [256, 238], move_pages: [279, 239] }, 0],
-  [{ sched_setattr: [314, 274] }, 0],
-  [{ setpriority: [141, 140] }, 1, 2],
-  [{ ioprio_set: [251, 30] }, 1, 3],
-];
 /** The limits of any process can be read: the argument with new ones is then a null pointer. */
 const LIMITS: Numbers = { prlimit64: [302, 261] };
-/** ZeroMQ calls this for its threads, but only with their current policy: `SCHED_OTHER`, which is 0. */
-const SET_SCHEDULER: Numbers = { sched_setscheduler: [144, 119] };
 
 /** `F_SETLEASE`, `F_NOTIFY`, and `F_SETDELEG`, which Linux has since 6.19. */
 const FILE_CONTROL: Numbers = { fcntl: [72, 25] };
@@ -213,15 +199,10 @@ export function syscallFilter(
     ...numbers(OPENAT2).flatMap((number) => answerIf(JUMP_IF_EQUAL, number, ENOSYS)),
     ...MODES.flatMap(([calls, mode]) => about(numbers(calls), refuseBits(mode, RUNS_AS_OWNER))),
     ...OPENS.flatMap(([calls, flags]) => about(numbers(calls), refuseNewOwners(flags))),
-    ...OWN_ONLY.flatMap(([calls, id, all]) => about(numbers(calls), refuseOthers(id, all))),
     ...about(numbers(LIMITS), [
       ...[load(0), ...answerIf(JUMP_IF_EQUAL, 0, ALLOW)],
       ...[load(2), ...answerUnless(0, EPERM)],
       ...[upperHalf(2), ...answerUnless(0, EPERM)],
-    ]),
-    ...about(numbers(SET_SCHEDULER), [
-      ...[load(1), ...answerIf(JUMP_IF_EQUAL, 0, ALLOW)],
-      ...[load(0), ...answerUnless(0, EPERM)],
     ]),
     ...about(numbers(FILE_CONTROL), [
       load(1),
@@ -270,12 +251,6 @@ function refuseBits(mode: number, bits: number): Instruction[] {
 function refuseNewOwners(flags: number): Instruction[] {
   const refusal = refuseBits(flags + 1, RUNS_AS_OWNER);
   return [load(flags), [JUMP_IF_ANY_BIT, 0, refusal.length, MAKES_FILES], ...refusal];
-}
-
-/** Denies processes other than the caller, and all processes of the user. */
-function refuseOthers(id: number, all: number | undefined): Instruction[] {
-  const one = [load(id), ...answerUnless(0, EPERM)];
-  return all === undefined ? one : [...one, load(0), ...answerIf(JUMP_IF_EQUAL, all, EPERM)];
 }
 
 /** Loads the lower half of an argument of the call. */

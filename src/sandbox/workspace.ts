@@ -11,14 +11,17 @@ import { workspaceOfSession } from "../files/workspace_state.ts";
 import { sha256 } from "../json/digest.ts";
 import { ownProgram, type ProgramPath } from "../process/program.ts";
 import {
-  isInReach,
   isInside,
+  isLoose,
   isWorkspace,
-  pathsOnWay,
   realPathIfSeen,
+  STATE_FOLDER,
+  stateOf,
+  type Step,
+  wayTo,
+  workspacesOn,
 } from "../process/trusted_path.ts";
 import { CODE_NOTE, recordVariables } from "./own_variables.ts";
-import { STATE_FOLDER } from "./hidden.ts";
 import { homes } from "./installation.ts";
 import { isRoot } from "./system_packages.ts";
 
@@ -28,26 +31,6 @@ export const GENERATED = "mcptools";
 /** Whether a folder is too wide for a workspace: code could read the whole home directory. */
 export function isWide(folder: string): boolean {
   return folder === "/" || homes().some((home) => isInside(home, folder));
-}
-
-/** Finds the workspaces that contain a path. */
-async function workspacesAbove(path: string): Promise<string[]> {
-  const found: string[] = [];
-  for (let folder = dirname(path); !isWide(folder); folder = dirname(folder)) {
-    if (await isWorkspace(folder)) found.push(folder);
-  }
-  return found;
-}
-
-/** Finds the workspaces whose code may decide where a path leads: the path or a link on it is in them. */
-async function workspacesOn(path: string): Promise<Set<string>> {
-  const found = new Set<string>();
-  for (const each of await pathsOnWay(path)) {
-    const folder = dirname(each);
-    if (isWide(folder) || found.has(folder)) continue; // wide folders have no sandbox
-    if (await isWorkspace(folder)) found.add(folder);
-  }
-  return found;
 }
 
 /** The real path of a workspace. From now on, writing to it follows no links. */
@@ -68,8 +51,12 @@ export async function realWorkspace(path: string): Promise<string> {
  */
 export async function statesAround(workspace: string): Promise<string[]> {
   const served = await workspaceOfSession(workspace);
-  const inside = served === undefined ? workspace : join(served, STATE_FOLDER);
-  return (await workspacesAbove(inside)).map((folder) => join(folder, STATE_FOLDER));
+  const states: string[] = [];
+  let folder = served ?? dirname(workspace);
+  for (; !isWide(folder); folder = dirname(folder)) {
+    if (await isWorkspace(folder)) states.push(stateOf(folder));
+  }
+  return states;
 }
 
 /**
@@ -184,34 +171,12 @@ export async function requireOwnProgram(
   program: string,
   { workspace, what }: OwnProgramOptions,
 ): Promise<void> {
-  if (!program.includes("/")) return;
-  const path = resolve(program);
-  const own = workspace === undefined ? [] : [await realPathIfSeen(workspace)];
-  for (const each of new Set([path, await realPathIfSeen(path)])) {
-    const known = [...own, ...await foldersOfCode(each)];
-    for (const folder of new Set([...known, ...await workspacesOn(each)])) {
-      if (isWide(folder) || !await isInReach(each, folder)) continue;
-      throw new ConfigError(
-        `Cannot use ${program} as ${what}: code of the workspace ${folder} could replace ${each}. Use one ` +
-          "outside the workspace",
-      );
-    }
-  }
-}
-
-/** The folders of ipybox's own that code, an installer or a server writes to, near a path. */
-async function foldersOfCode(path: string): Promise<string[]> {
-  const cache = cacheFolder();
-  const names = ["workspaces", join("python", "packages"), join("python", "common")];
-  const folders = cache === undefined ? [] : names.map((name) => join(cache, name));
-  const found = await Promise.all(folders.map(realPathIfSeen));
-  for (const folder of await Promise.all(runFolders().map(realPathIfSeen))) {
-    if (!isInside(path, folder)) continue;
-    // The folder of a process has a folder for each of those that write.
-    const [id = "", name = "", ...below] = path.slice(folder.length + 1).split("/");
-    if (below.length > 0) found.push(join(folder, id, name));
-  }
-  return found;
+  const folder = await folderInReach(program, workspace);
+  if (folder === undefined) return;
+  throw new ConfigError(
+    `Cannot use ${program} as ${what}: code of the workspace ${folder} could replace ` +
+      `${resolve(program)}. Use one outside the workspace`,
+  );
 }
 
 /** Whether executed code cannot have changed a program. */
@@ -219,13 +184,34 @@ export async function isOwnProgram(
   program: string,
   workspace: string | undefined,
 ): Promise<boolean> {
-  try {
-    await requireOwnProgram(program, { workspace, what: "program" });
-    return true;
-  } catch (error) {
-    if (error instanceof ConfigError) return false;
-    throw error;
-  }
+  return await folderInReach(program, workspace) === undefined;
+}
+
+/** The folder whose code could change a program. */
+async function folderInReach(
+  program: string,
+  workspace: string | undefined,
+): Promise<string | undefined> {
+  if (!program.includes("/")) return undefined;
+  const path = resolve(program);
+  const ways = await Promise.all([path, await realPathIfSeen(path)].map(wayTo));
+  const steps = ways.flatMap(({ steps }) => steps);
+  const own = workspace === undefined ? [] : [await realPathIfSeen(workspace)];
+  return [...own, ...await foldersOfCode(steps), ...await workspacesOn(steps)]
+    .find((folder) => !isWide(folder) && steps.some((step) => isLoose(step, folder)));
+}
+
+/** The folders of ipybox's own that code, an installer or a server writes to, on the way to a path. */
+async function foldersOfCode(steps: readonly Step[]): Promise<string[]> {
+  const cache = cacheFolder();
+  const names = ["workspaces", join("python", "packages"), join("python", "common")];
+  const folders = cache === undefined ? [] : names.map((name) => join(cache, name));
+  const found = await Promise.all(folders.map(realPathIfSeen));
+  const run = await Promise.all(runFolders().map(realPathIfSeen));
+  // The folder of a process has a folder for each of those that write.
+  const writers = steps.map(({ path }) => dirname(path))
+    .filter((folder) => run.includes(dirname(dirname(folder))));
+  return [...found, ...writers];
 }
 
 /** Refuses a Deno that executed code could change. This process's own is read-only for it. */

@@ -36,7 +36,7 @@ interface McpPoolOptions extends ConnectOptions, Pick<CodeExecutorOptions, "serv
 }
 
 /** What a server may be started with. */
-type ApprovedStart = Pick<StartEvidence, "settingsFile">;
+type ApprovedStart = Pick<StartEvidence, "settings">;
 
 /** A request on a connection. */
 type Use<T> = (connection: McpConnection, signal: AbortSignal) => Promise<T>;
@@ -77,13 +77,13 @@ export class McpPool implements AsyncDisposable {
   async connect(
     serverName: string,
     params: ServerParams,
-    { settingsFile, signal }: ApprovedStart & { readonly signal: AbortSignal },
+    { settings, signal }: ApprovedStart & { readonly signal: AbortSignal },
   ): Promise<McpConnection> {
     const { hooks, ...connect } = this.#options;
     const { connectMcp } = await import("../mcp/connect.ts"); // large, and many sessions need none
     return await connectMcp(serverName, params, {
       ...connect,
-      settings: settingsFile,
+      settings,
       hooks: hooks?.(serverName),
       signal,
     });
@@ -443,7 +443,7 @@ class PooledServer implements AsyncDisposable {
     await Promise.all(this.#watched); // connections that ended before are still being cleaned up
   }
 
-  async #start({ settingsFile: settings }: ApprovedStart): Promise<McpConnection> {
+  async #start({ settings }: ApprovedStart): Promise<McpConnection> {
     const { serverName, params, connect } = this.#options;
     const { connectMcp } = await import("../mcp/connect.ts"); // large, and many sessions need none
     return await connectMcp(serverName, params, {

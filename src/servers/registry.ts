@@ -4,12 +4,7 @@ import { ConfigError } from "../base/errors.ts";
 import { parseFile } from "../json/document.ts";
 import { canonicalJson, sha256 } from "../json/digest.ts";
 import { isRecord, toExact } from "../json/exact.ts";
-import {
-  isPlainFolder,
-  lockPlainFolder,
-  readHostileFile,
-  replaceHostileFile,
-} from "../files/safe.ts";
+import { lockPlainFolder, readInFolder, replaceHostileFile } from "../files/safe.ts";
 import { checkServerName, parseServerParams, type ServerParams } from "../mcp/params.ts";
 import { OwnEntries } from "../files/own_entries.ts";
 import type { TrustSetting } from "../files/own_entries.ts";
@@ -33,10 +28,8 @@ export type GivenServers = Readonly<Record<string, ServerParams>> | ServerRegist
 export interface RunFiles {
   /** Digests of files and folders, by relative path. */
   readonly files: Readonly<Record<string, string>>;
-  /** The content of its sandbox's settings file. */
-  readonly settings?: string | undefined;
-  /** That file; its text is `null` if it does not exist, and code could create it. */
-  readonly settingsFile?: { readonly text: string | null } | undefined;
+  /** The settings file of its sandbox; its text is `null` if it does not exist. */
+  readonly settings?: { readonly text: string | null; readonly isInWorkspace: boolean } | undefined;
 }
 
 /** A server of this process. */
@@ -59,7 +52,6 @@ export class ServerRegistry {
   /** The path of the file; `undefined` for a registry without one. */
   readonly path: string | undefined;
 
-  readonly #folder: string | undefined;
   readonly #given: Map<string, GivenServer>;
   /** Which of the file's servers the user registered; absent without a file. */
   readonly #own: OwnEntries | undefined;
@@ -72,8 +64,7 @@ export class ServerRegistry {
     given: Map<string, ServerParams>,
   ) {
     this.#own = own;
-    this.#folder = workspace === undefined ? undefined : join(workspace, ".ipybox");
-    this.path = this.#folder === undefined ? undefined : join(this.#folder, "mcp.json");
+    this.path = workspace === undefined ? undefined : join(workspace, ".ipybox", "mcp.json");
     this.#given = new Map([...given].map(([name, params]) => [name, { params }]));
   }
 
@@ -183,7 +174,7 @@ export class ServerRegistry {
    */
   async keep(name: string, run: RunFiles): Promise<void> {
     const given = this.#given.get(name);
-    const isBound = runsAny(run) || (given !== undefined && run.settingsFile?.text === null);
+    const isBound = runsAny(run) || (given !== undefined && run.settings?.text === null);
     const record = isBound ? filesIn(run) : undefined;
     if (given === undefined) {
       return void await this.#own?.set(filesOf(name), record, record && runText(run));
@@ -302,17 +293,17 @@ export class ServerRegistry {
     await this.#edit(name, undefined);
     await this.#own?.set(name, undefined);
     await this.#own?.set(filesOf(name), undefined);
-    if (this.#folder !== undefined) await forgetShapes(dirname(this.#folder), name);
+    if (this.path !== undefined) await forgetShapes(dirname(dirname(this.path)), name);
     this.#given.delete(name);
     return this.#servers.delete(name);
   }
 
   /** Changes or removes a server in the file, and returns its former entry. */
   async #edit(name: string, params: unknown): Promise<unknown> {
-    if (this.path === undefined || this.#folder === undefined) return undefined;
+    if (this.path === undefined) return undefined;
     using _turn = await this.#edits.acquire(); // the lock below only excludes other processes
     // Otherwise processes that change the file concurrently would undo each other's changes.
-    using _lock = await lockPlainFolder(this.#folder, "mcp.lock");
+    using _lock = await lockPlainFolder(dirname(this.path), "mcp.lock");
     const file = await this.#read();
     const before = file.mcpServers[name];
     if (params === undefined) delete file.mcpServers[name];
@@ -322,10 +313,8 @@ export class ServerRegistry {
   }
 
   async #read(): Promise<RegistryFile> {
-    if (this.path === undefined || this.#folder === undefined) return emptyFile();
-    if (!await isPlainFolder(this.#folder)) return emptyFile();
-    const text = await readHostileFile(this.path);
-    return text === undefined ? emptyFile() : parseRegistry(this.path, text);
+    if (this.path === undefined) return { mcpServers: {} };
+    return parseRegistry(this.path, await readInFolder(dirname(this.path), "mcp.json") ?? "{}");
   }
 }
 
@@ -376,25 +365,29 @@ function givenFilesOf(name: string, params: ServerParams): string {
   return `${filesOf(name)} as given: ${sha256(canonicalJson(toExact(params))).slice(0, 32)}`;
 }
 
-function filesIn({ files, settings }: RunFiles): object {
-  return { files, settings: settings ?? null };
+/** The settings of its sandbox that a registration is bound to: those outside workspaces are the user's own. */
+export function boundSettings({ settings }: Pick<RunFiles, "settings">): string | undefined {
+  return settings?.isInWorkspace ? settings.text ?? undefined : undefined;
+}
+
+function filesIn(run: RunFiles): object {
+  return { files: run.files, settings: boundSettings(run) ?? null };
 }
 
 /** The files that a server runs, for people, who see changes in the beginning of the digests. */
-function runText({ files, settings }: RunFiles): string {
-  const lines = Object.entries(files).map(([path, digest]) => `${path}: ${digest.slice(0, 12)}`);
+function runText(run: RunFiles): string {
+  const settings = boundSettings(run);
+  const lines = Object.entries(run.files).map(([path, digest]) =>
+    `${path}: ${digest.slice(0, 12)}`
+  );
   return [...lines, ...settings === undefined ? [] : ["sandbox settings:", settings]].join("\n");
 }
 
-function runsAny({ files, settings }: RunFiles): boolean {
-  return settings !== undefined || Object.keys(files).length > 0;
+function runsAny(run: RunFiles): boolean {
+  return boundSettings(run) !== undefined || Object.keys(run.files).length > 0;
 }
 
 function put<T>(map: Map<string, T>, name: string, value: T | undefined): void {
   if (value === undefined) map.delete(name);
   else map.set(name, value);
-}
-
-function emptyFile(): RegistryFile {
-  return { mcpServers: {} };
 }

@@ -8,7 +8,7 @@ import { startFailure } from "../mcp/start_errors.ts";
 import type { ConnectOptions } from "../mcp/connect.ts";
 import type { ServerParams } from "../mcp/params.ts";
 import { launchText } from "./fingerprint.ts";
-import type { ServerRegistry } from "./registry.ts";
+import { boundSettings, type ServerRegistry } from "./registry.ts";
 import { reachText, type StartEvidence, startEvidence, unaskedStart } from "./start_evidence.ts";
 
 /** Options of {@linkcode StartApproval}. */
@@ -80,7 +80,7 @@ export class StartApproval {
       toolName: "start_mcp_server",
       arguments: sealObject(toExact({
         server_name: serverName,
-        ...shownOf(evidence),
+        ...shownOf(evidence, isOwn),
         ...(change && { since_accepted: { old_text: change.before, new_text: change.now } }),
       })),
       description: `Starts or connects to this, outside the code's sandbox: ` +
@@ -166,10 +166,12 @@ function unregistered(path: string | undefined): string {
     "these files, or code may have written it.";
 }
 
-function shownOf({ params, settings, files }: StartEvidence): Readonly<Record<string, unknown>> {
+function shownOf(evidence: StartEvidence, isOwn: boolean): Readonly<Record<string, unknown>> {
+  const { params, files } = evidence;
+  const settings = isOwn ? boundSettings(evidence) : evidence.settings?.text;
   return {
     server_params: params,
-    ...(settings === undefined ? {} : { sandbox_settings: settings }),
+    ...(settings == null ? {} : { sandbox_settings: settings }),
     ...(Object.keys(files).length === 0 ? {} : { files }),
   };
 }

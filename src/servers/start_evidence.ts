@@ -20,10 +20,8 @@ import type { ServerRegistry } from "./registry.ts";
 export interface StartEvidence {
   /** How it is started or reached. Only variables of the user's environment stay as `${VAR}`. */
   readonly params: ServerParams;
-  /** The content of its sandbox's settings file, unless that is the user's own. */
-  readonly settings: string | undefined;
-  /** The same file, to be used as it was read. */
-  readonly settingsFile?: ReadSettings | undefined;
+  /** The settings file of its sandbox, to be used as it was read. */
+  readonly settings?: ReadSettings | undefined;
   /** Digests of the files and folders that it names, may run, and that code could change, by path. */
   readonly files: Readonly<Record<string, string>>;
 }
@@ -60,7 +58,7 @@ export async function startEvidence(
     return isOwn ? `\${${name}}` : lookup(name);
   });
   if (!("command" in filled) || workspace === undefined) {
-    return { params: shown, settings: undefined, files: {} };
+    return { params: shown, files: {} };
   }
   const base = await realPathIfSeen(resolve(workspace));
   const settings = await readSettings(serverName, filled, base);
@@ -74,12 +72,7 @@ export async function startEvidence(
       throw error;
     },
   );
-  return {
-    params: shown,
-    settings: isOwn && !settings?.isInWorkspace ? undefined : settings?.text ?? undefined,
-    settingsFile: settings,
-    files: digests,
-  };
+  return { params: shown, settings, files: digests };
 }
 
 /** What a server starts with without a question: what it ran when the user or the application registered it. */

@@ -123,7 +123,7 @@ Deno.test("ipybox run --images inline says once that a terminal shows none", asy
   assert(!output.includes("\x1b"), output);
   const both = await ipybox(["run", "-c", "1", "--json", "--images", "inline"]);
   assertEquals(both.code, 2);
-  assertStringIncludes(both.stderr, "--json and --images cannot be combined");
+  assertStringIncludes(both.stderr, "--images and --json cannot be combined");
 });
 
 Deno.test("ipybox links files of displays where the terminal shows links, and none of code's", async () => {

@@ -216,6 +216,10 @@ Deno.test("ipybox policy edit opens the policy in an editor, checks it and accep
   const foreign = await edited('open(path, "a").write(" ")', [["Accept it? [y/N] ", "n\n"]]);
   assertStringIncludes(foreign.output, "every call that can be judged");
   assertEquals(await explained("raw.count"), "ask");
+
+  await Deno.writeTextFile(path, "{"); // a mistake is what an editor is for
+  await edited(`open(path, "w").write('${rule}')`, [["Accept it? [y/N] ", "n\n"]]);
+  assertEquals(await Deno.readTextFile(path), rule);
 });
 
 Deno.test("ipybox policy says where a policy is wrong, and that there is none", async () => {

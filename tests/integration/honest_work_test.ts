@@ -122,6 +122,14 @@ for mode in (0o4755, 0o2755):
         print("refused")
 `;
 
+const PRIORITY = `
+import os, subprocess
+with subprocess.Popen(["sleep", "60"]) as child:
+    subprocess.run(["renice", "-n", "5", str(child.pid)], stdout=subprocess.DEVNULL)
+    print(os.getpriority(os.PRIO_PROCESS, child.pid))
+    child.kill()
+`;
+
 // A control group counts others of the session, too, and each of its processes.
 const FORKS = `
 import os, signal
@@ -142,7 +150,7 @@ print(os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)[1])
 `;
 
 testIf(linux, "elsewhere the system decides on this", {
-  name: "programs work in parallel, map large files, fill /tmp and set modes",
+  name: "programs work in parallel, map large files, fill /tmp, set modes and priorities",
   fn: async (t) => {
     await using test = await TestExecutor.start({ limits: { processes: 100 } });
     const cells = {
@@ -166,6 +174,7 @@ testIf(linux, "elsewhere the system decides on this", {
         "refused",
         "refused",
       ]],
+      "at the priority that another one gives them": [PRIORITY, ["5"]],
       "in no more processes than it may have": [FORKS, ["BlockingIOError", "True", "0"]],
     } as const;
     const { detail } = await checkSessionLimits();

@@ -182,6 +182,22 @@ Deno.test("a registration is bound to the files that code could run by it, and t
   }
 });
 
+Deno.test("a server that was accepted with sandbox settings of the user's own is not asked about again", async () => {
+  await using folder = await TempFolder.create();
+  await using outside = await TempFolder.create();
+  const workspace = folder.path;
+  await Deno.writeTextFile(`${outside.path}/settings.json`, "{}");
+  await Deno.writeTextFile(`${workspace}/server.py`, "");
+  const args = [`${workspace}/server.py`];
+  const x = { command: "python3", args, sandbox: `${outside.path}/settings.json` };
+  await Deno.mkdir(`${workspace}/.ipybox`);
+  await Deno.writeTextFile(`${workspace}/.ipybox/mcp.json`, JSON.stringify({ mcpServers: { x } }));
+  const { code, stderr } = await ipybox(["trust", "--yes"], { cwd: workspace });
+  assertEquals(code, 0, stderr);
+  assertStringIncludes(stderr, `${outside.path}/settings.json`);
+  assertStringIncludes((await ipybox(["trust"], { cwd: workspace })).stderr, "Nothing to accept");
+});
+
 Deno.test("the program of a server comes from no .env of the workspace, which a repository may change", async () => {
   await using folder = await TempFolder.create();
   const workspace = folder.path;
@@ -213,7 +229,7 @@ Deno.test("a server's sandbox gets the settings that its start was judged by", a
   await using _connection = await connectMcp("raw", server, {
     ...{ ...options, settings: { path, text: '{"filesystem": {"allowRead": ["/usr"]}}' } },
   });
-  await assertRejects(() => connectMcp("raw", server, options), ConfigError, "not JSON");
+  await assertRejects(() => connectMcp("raw", server, options), ConfigError, "Invalid JSON");
 });
 
 Deno.test("a model's server gets the sandbox settings that the user was shown, or is not registered", async () => {

@@ -45,6 +45,7 @@ const afterSchema = z.object({
   left_key: z.string().nullable(),
   left_segment: z.boolean(),
   reached: z.array(z.string()),
+  slowed: z.boolean(),
 });
 
 /** A file that the sandbox replaces, and that only root may read. */
@@ -166,12 +167,13 @@ for (
           if (sandbox !== "server that reads all") assertEquals(report.root, "tmpfs");
         });
       }
-      await t.step("the host's key, memory and sockets are as they were", () => {
+      await t.step("the host's key, memory, sockets and priority are as they were", () => {
         assertEquals(after, {
           key: "HOST-TICKET",
           left_key: null,
           left_segment: false,
           reached: [],
+          slowed: false,
         });
       });
       await t.step("installers have the limits of executed code", () => {

@@ -2,9 +2,9 @@ import { join } from "node:path";
 import { ConfigError } from "../../base/errors.ts";
 import { type Logger, stderrLogger } from "../../base/log.ts";
 import { shellWord } from "../../base/shell_word.ts";
-import { readNamedFile } from "../../sandbox/named_file.ts";
-import { isPlainFolder, readHostileFile, replaceHostileFile } from "../../files/safe.ts";
-import { type Entry, NAMED, OwnEntries, type TrustSetting } from "../../files/own_entries.ts";
+import { NamedFile, readNamedFile } from "../../sandbox/named_file.ts";
+import { readInFolder, replaceHostileFile } from "../../files/safe.ts";
+import { OwnEntries, type TrustSetting } from "../../files/own_entries.ts";
 import { settingsFolder } from "../../files/user_folders.ts";
 import type { PolicyRules, PolicySource } from "./rules.ts";
 
@@ -32,12 +32,7 @@ export interface FoundPolicy {
   /** Its parsed content, with the former one unless the user accepted this very text on this machine. */
   readonly source: PolicySource;
   readonly path: string;
-  /** `undefined` if the user accepted it, and it is gone. */
-  readonly text: string | undefined;
-  /** Where it is recorded, if it is in a workspace: by its path there. */
-  readonly place?: { readonly workspace: string; readonly name: string } | undefined;
-  /** Whether it is named for the first time. */
-  readonly isNew?: boolean;
+  readonly file: NamedFile;
 }
 
 /** Loaded with the first policy: most workspaces have none. */
@@ -65,11 +60,7 @@ export async function loadPolicy(
 ): Promise<PolicyRules | undefined> {
   const { log = stderrLogger() } = options;
   const found = await findPolicies(options);
-  for (const { place, text, source, isNew } of found) {
-    if (!isNew || place === undefined) continue;
-    if (source.former === undefined) await acceptPolicy(place.workspace, text, place.name);
-    else await (await OwnEntries.open(place.workspace, "policies")).restore(place.name, NAMED);
-  }
+  if (options.file !== undefined) { for (const { file } of found) await file.note(); }
   warnUnaccepted(found, log);
   if (found.length === 0) return undefined;
   const { joinPolicies } = await reading();
@@ -77,38 +68,30 @@ export async function loadPolicy(
 }
 
 /** Finds the policies that {@linkcode loadPolicy} joins. Records nothing. */
-export async function findPolicies(options: LoadPolicyOptions): Promise<FoundPolicy[]> {
-  const { workspace, file, trust } = options;
-  if (file !== undefined) {
-    const named = await readNamedFile(file, { workspace, what: "policy", kind: "policies" });
-    if (named === undefined) throw new ConfigError(`No policy file "${file}"`);
-    const { text, place } = named;
-    const known = place?.record.entryOf(place.name);
-    const counts = place === undefined || trust === "all" ||
-      (known === undefined ? !place.isUnseen : place.record.has(place.name, text));
-    const source = await sourceOf(file, text, { counts, known });
-    const isNew = place !== undefined && known === undefined && trust !== "all";
-    return [{ source, path: file, text, place, isNew }];
-  }
+export async function findPolicies(
+  { workspace, file, trust }: LoadPolicyOptions,
+): Promise<FoundPolicy[]> {
   const found: FoundPolicy[] = [];
-  for (const [name, path] of policyFiles(workspace)) {
-    const isUsers = name !== WORKSPACE_POLICY || workspace === undefined;
-    const text = await (isUsers ? readUsers(path, workspace) : readInWorkspace(path, workspace));
-    const record = isUsers ? undefined : await OwnEntries.open(workspace, "policies");
-    const known = record?.entryOf(name);
-    const counts = record === undefined || trust === "all" ||
-      (text === undefined ? known === undefined : record.has(name, text));
-    if (text === undefined && counts) continue;
-    const source = await sourceOf(name, text ?? "{}", { counts, known });
-    found.push({ source, path, text, place: isUsers ? undefined : { workspace, name } });
+  for (const [name, path] of file === undefined ? policyFiles(workspace) : [[file, file]]) {
+    const read = file !== undefined
+      ? await readNamedFile(path, { workspace, what: "policy", kind: "policies", trust })
+      : name === WORKSPACE_POLICY && workspace !== undefined
+      ? await readInWorkspace(workspace, trust)
+      : await readUsers(path, workspace);
+    if (read === undefined && file !== undefined) throw new ConfigError(`No policy file "${file}"`);
+    if (read === undefined || (read.text === undefined && read.counts)) continue;
+    found.push({ source: await sourceOf(name, read), path, file: read });
   }
   return found;
 }
 
 /** Reads the user's policy for all workspaces, which may be a link, but not into a workspace. */
-async function readUsers(path: string, workspace: string | undefined): Promise<string | undefined> {
+async function readUsers(
+  path: string,
+  workspace: string | undefined,
+): Promise<NamedFile | undefined> {
   const file = await readNamedFile(path, { workspace, what: "policy" });
-  if (file?.place === undefined) return file?.text;
+  if (file?.place === undefined) return file;
   throw new ConfigError(
     `Cannot use ${path} as policy: it is in the workspace ${file.place.workspace}, where executed code ` +
       "can change it: move it out of that workspace, or work in another folder",
@@ -121,20 +104,24 @@ const UNKNOWN = '{"rules": [{"effect": "ask", "reason": "its text was too long t
 /** Parses a policy; one that does not count comes with the one that did, without rules if none did. */
 async function sourceOf(
   name: string,
-  text: string,
-  { counts, known }: { readonly counts: boolean; readonly known: Entry | undefined },
+  { text = "{}", counts, former }: NamedFile,
 ): Promise<PolicySource> {
   const { parsePolicy } = await reading();
   const source = parsePolicy(name, text);
   if (counts) return source;
-  const isNone = known === undefined || known.digest === NAMED.digest;
-  const former = isNone ? "{}" : known.text ?? UNKNOWN;
-  return { ...source, former: parsePolicy(`former ${name}`, former).document };
+  const known = former === undefined ? "{}" : former.text ?? UNKNOWN;
+  return { ...source, former: parsePolicy(`former ${name}`, known).document };
 }
 
-/** Reads the text of a workspace's policy, whether or not it is a valid one. */
-export async function readWorkspacePolicy(workspace: string): Promise<string | undefined> {
-  return await readInWorkspace(join(workspace, WORKSPACE_POLICY), workspace);
+/** Reads a workspace's policy, whether or not it is a valid one. It may have come with a repository. */
+export async function readInWorkspace(
+  workspace: string,
+  trust?: TrustSetting,
+): Promise<NamedFile> {
+  const text = await readInFolder(join(workspace, ".ipybox"), "policy.json");
+  const record = await OwnEntries.open(workspace, "policies");
+  const place = { workspace, name: WORKSPACE_POLICY, record, isUnseen: true };
+  return new NamedFile(text, place, trust);
 }
 
 /** Replaces the text of a workspace's policy. */
@@ -142,30 +129,13 @@ export async function writeWorkspacePolicy(workspace: string, text: string): Pro
   await replaceHostileFile(join(workspace, WORKSPACE_POLICY), text);
 }
 
-/**
- * Records that the user accepts the text of a policy in a workspace, or that it is gone; whether that could
- * be recorded.
- */
-export async function acceptPolicy(
-  workspace: string,
-  text: string | undefined,
-  name: string = WORKSPACE_POLICY,
-): Promise<boolean> {
-  const { parsePolicy } = await reading();
-  const shown = text === undefined ? text : shownPolicy(parsePolicy(name, text));
-  return await (await OwnEntries.open(workspace, "policies")).set(name, text, shown);
-}
-
-/** The version of it that the user accepted last, as it was shown, if it was kept. */
-export async function acceptedPolicy(
-  workspace: string,
-  name: string = WORKSPACE_POLICY,
-): Promise<string | undefined> {
-  return (await OwnEntries.open(workspace, "policies")).entryOf(name)?.text;
+/** Records that the user accepts the text of a workspace's policy; whether that could be recorded. */
+export async function acceptPolicy(workspace: string, text: string): Promise<boolean> {
+  return await (await OwnEntries.open(workspace, "policies")).set(WORKSPACE_POLICY, text, text);
 }
 
 /** A policy as it was parsed, not as it is written: the file's layout could hide rules. */
-export function shownPolicy({ document }: PolicySource): string {
+export function shownPolicy(document: PolicySource["document"]): string {
   return JSON.stringify(document, null, 2);
 }
 
@@ -176,7 +146,7 @@ export function warnUnaccepted(found: readonly FoundPolicy[], log: Logger): void
   }
 }
 
-function notAccepted({ path, text, place }: FoundPolicy): string {
+function notAccepted({ path, file: { text, place } }: FoundPolicy): string {
   if (text === undefined) {
     return `Policy ${path} is gone, and what it denied is still not allowed: ` +
       "accept its removal with `ipybox trust`";
@@ -189,15 +159,8 @@ function notAccepted({ path, text, place }: FoundPolicy): string {
 /** The policy files of a workspace, whether or not they exist. */
 export function policyFiles(workspace: string | undefined): Map<string, string> {
   const files = new Map<string, string>();
-  if (workspace !== undefined) {
-    files.set(WORKSPACE_POLICY, join(workspace, ".ipybox", "policy.json"));
-  }
+  if (workspace !== undefined) files.set(WORKSPACE_POLICY, join(workspace, WORKSPACE_POLICY));
   const settings = settingsFolder();
   if (settings !== undefined) files.set("the user's policy.json", join(settings, "policy.json"));
   return files;
-}
-
-/** Reads the workspace's policy if it exists. It may have come with a repository, and be a link. */
-async function readInWorkspace(path: string, workspace: string): Promise<string | undefined> {
-  return await isPlainFolder(join(workspace, ".ipybox")) ? await readHostileFile(path) : undefined;
 }

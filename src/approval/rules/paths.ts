@@ -1,8 +1,9 @@
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import { isWide } from "../../sandbox/workspace.ts";
-import { isHiddenName, STATE_FOLDER } from "../../sandbox/hidden.ts";
+import { isHiddenName } from "../../sandbox/hidden.ts";
 import { codeOf } from "../../base/message_of.ts";
 import { mayRead } from "../../base/permission.ts";
+import { STATE_FOLDER } from "../../process/trusted_path.ts";
 import { type Match, sure } from "./match.ts";
 
 /** Judges where paths in arguments lead. */

@@ -1,7 +1,7 @@
 import { pathToFileURL } from "node:url";
 import { printable } from "../../base/log.ts";
 import { readHostileBytes } from "../../files/safe.ts";
-import { type CommandIo, type OptionSpec, type ParsedArgs, UsageError } from "../command.ts";
+import type { CommandIo, OptionSpec, ParsedArgs } from "../command.ts";
 import { terminalSize } from "./columns.ts";
 
 /** `--images HOW`, an option of commands that run code and follow it. */
@@ -17,9 +17,7 @@ export type PictureProtocol = "kitty" | "iTerm2" | "sixel";
 /** The protocol for `--images inline`; says so if the terminal is not known to have one. */
 export function picturesOf(parsed: ParsedArgs, io: CommandIo): PictureProtocol | undefined {
   if (parsed.choice("images", ["path", "inline"]) !== "inline") return undefined;
-  if (parsed.has("json")) {
-    throw new UsageError("Options --json and --images cannot be combined: JSON has the paths");
-  }
+  parsed.refuseBeside("images", ["json"], ": JSON has the paths");
   const protocol = io.stderrIsTerminal ? protocolOf((name) => Deno.env.get(name)) : undefined;
   if (protocol === undefined) {
     io.log.warn(

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { mayUse } from "../../base/permission.ts";
 import { abortable, anySignal } from "../../base/signals.ts";
 import { ifPresent, replaceHostileFile } from "../../files/safe.ts";
-import { loginsFolder } from "../../files/user_folders.ts";
+import { inState } from "../../files/user_folders.ts";
 import { sha256 } from "../../json/digest.ts";
 import { parsedJson } from "../../json/plain.ts";
 import { isInside } from "../../process/trusted_path.ts";
@@ -72,7 +72,7 @@ export class LoginStore {
     server: URL,
     options: FindLoginOptions = {},
   ): LoginStore | undefined {
-    const { clientId, workspace, folder = loginsFolder() } = options;
+    const { clientId, workspace, folder = inState("logins") } = options;
     if (folder === undefined || !mayUse(folder)) return undefined;
     if (workspace !== undefined && isInside(folder, workspace)) {
       throw new LoginFileError(

@@ -16,12 +16,10 @@ import {
   pathParts,
   type WorkspaceFiles,
 } from "../../place/workspace_files.ts";
+import { STATE_FOLDER } from "../../process/trusted_path.ts";
+import { GENERATED } from "../../sandbox/workspace.ts";
 import { usedUntilSent } from "./answers.ts";
 import type { PooledSession, SessionPool } from "./sessions.ts";
-
-/** The host's own state, which clients cannot access. */
-const OWN_STATE = ".ipybox";
-const GENERATED = "mcptools";
 
 /**
  * Answers requests for a session's files, at `/sessions/ID/files/PATH`: `GET` and `PUT`. `GET` of a path
@@ -54,7 +52,7 @@ async function answer(
 ): Promise<Response> {
   const isFolder = path === "" || path.endsWith("/");
   const parts = path === "" ? [] : pathParts(decoded(isFolder ? path.slice(0, -1) : path));
-  if (parts[0] === OWN_STATE) throw new Refused(403, `Clients cannot access ${OWN_STATE}`);
+  if (parts[0] === STATE_FOLDER) throw new Refused(403, `Clients cannot access ${STATE_FOLDER}`);
   const files = await session.workspaceFiles();
   // Where code does not see this machine's workspace, ipybox alone writes to it, such as images.
   const own = session.showsWorkspace ? undefined : place.path;
@@ -88,7 +86,7 @@ async function entriesOf(parts: readonly string[], { files, own }: Places): Prom
     throw error;
   });
   const names = new Set(found.map(({ name }) => name));
-  const hidden = parts.length === 0 ? OWN_STATE : undefined;
+  const hidden = parts.length === 0 ? STATE_FOLDER : undefined;
   return [...found, ...others.filter(({ name }) => !names.has(name))]
     .filter(({ name }) => name !== hidden)
     .sort((a, b) => a.name < b.name ? -1 : 1);

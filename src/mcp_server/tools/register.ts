@@ -11,6 +11,7 @@ import {
   WORKSPACE_VARIABLE,
 } from "../../mcp/params.ts";
 import { launchText } from "../../servers/fingerprint.ts";
+import { boundSettings } from "../../servers/registry.ts";
 import { reachText, startEvidence } from "../../servers/start_evidence.ts";
 import { foreignBlock } from "../../approval/call_text.ts";
 import { success } from "../failure.ts";
@@ -48,7 +49,7 @@ export function registerRegister(host: ToolHost): void {
     const log = request.session.log;
     const evidence = await startEvidence(name, params, { workspace, variables, isOwn: true, log });
     const reach = reachText(name, evidence, workspace);
-    const { settings } = evidence;
+    const settings = boundSettings(evidence);
     const shownSettings = settings === undefined ? {} : { sandbox_settings: settings };
     const change = {
       tool: "register_mcp_server",
