@@ -252,6 +252,9 @@ print("RESULTS", json.dumps(results))`;
     const { text } = await bob.call("search_tools", { ...query, session: own });
     assertMatch(text, /another/); // his own
     assert(!text.includes("private"), text);
+    const ownOther = { ...query, session: victim.modern };
+    const hers = await siege.aliceModern.call("search_tools", ownOther);
+    assertMatch(hers.text, /No servers are registered/); // in another session of hers
     const files = [...(await filesBelow(siege.workspace)).keys()];
     assertEquals(files.filter((path) => path.endsWith("mcp.json")), []);
   });
