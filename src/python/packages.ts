@@ -651,7 +651,8 @@ async function neededBy(
     const metadata = await Deno.readTextFile(join(distribution.path, "METADATA"));
     const [header = ""] = metadata.split(/\r?\n\r?\n/);
     for (const [, need = "", rest = ""] of header.matchAll(/^Requires-Dist: *([\w.-]+)(.*)/gm)) {
-      if (!/;.*\bextra\b/.test(rest)) needed.add(normalized(need));
+      const [, marker = ""] = rest.split(";");
+      if (!marker.includes("extra")) needed.add(normalized(need));
     }
   }
   return found;

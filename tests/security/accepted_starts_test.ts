@@ -13,10 +13,12 @@ import { ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import type { StdioServerParams } from "../../src/mcp/params.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
+import { sessionServers } from "../../src/mcp_server/http/session_basis.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { ipybox } from "../support/cli.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
+import { RAW } from "../support/mcp_workspace.ts";
 import { copiedServer, rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
@@ -77,7 +79,11 @@ Deno.test("a server of a repository is asked about again when anything changes t
   }
   // A person who serves others has accepted it for themselves only.
   await using server = await HttpMcp.start(["--workspace", workspace]);
-  await using _host = await McpHost.join(server.address);
+  await using host = await McpHost.join(server.address, { answer: () => "allow" });
+  const said = await host.execute(`${RAW}
+try: print("called", raw.run_sync("count"))
+except Exception as error: print(error)`);
+  assertMatch(said, /No MCP server "raw" is registered/);
   assertMatch(server.stderr, /you have not registered them: raw/);
 });
 
@@ -131,9 +137,11 @@ Deno.test("a registered server is asked about once another clone has brought its
     );
     assertMatch(text, /was not started: .* have changed since it was registered/);
     if (name === "the whole folder") {
-      await using server = await HttpMcp.start(["--workspace", workspace]);
-      await using _host = await McpHost.join(server.address);
-      assertMatch(server.stderr, /Not available in sessions: raw\. Its files .* have changed/);
+      const warned: string[] = [];
+      const log = { ...silentLogger, warn: (message: string) => void warned.push(message) };
+      const servers = await sessionServers({ workspace, session: { log } });
+      assertEquals(servers.names, []);
+      assertMatch(warned.join(), /Not available in sessions: raw\. Its files .* have changed/);
     }
     assertEquals((await start(workspace, "accept")).asked.length, 1, name);
     assertEquals(await start(workspace, "reject"), { asked: [], text: "called" }, name);
@@ -143,7 +151,7 @@ Deno.test("a registered server is asked about once another clone has brought its
   assertEquals(await start(workspace, "reject"), { asked: [], text: "called" });
 });
 
-Deno.test("in twenty sessions, a registered server is asked about once: for an editor's change", async () => {
+Deno.test("in six sessions, a registered server is asked about once: for an editor's change", async () => {
   await using folder = await TempFolder.create();
   const workspace = folder.path;
   const raw = rawServer();
@@ -151,13 +159,13 @@ Deno.test("in twenty sessions, a registered server is asked about once: for an e
   const { code, stderr } = await ipybox(line, { cwd: workspace });
   assertEquals(code, 0, stderr);
   const questions: number[] = [];
-  for (const session of Array(20).keys()) {
-    if (session === 10) await plant(workspace, { ...raw, env: { EDITED: "1" } });
+  for (const session of Array(6).keys()) {
+    if (session === 3) await plant(workspace, { ...raw, env: { EDITED: "1" } });
     const { asked, text } = await start(workspace, "accept");
     assertEquals(text, "called");
     questions.push(asked.length);
   }
-  assertEquals(questions, Array.from({ length: 20 }, (_, session) => session === 10 ? 1 : 0));
+  assertEquals(questions, [0, 0, 0, 1, 0, 0]);
 });
 
 Deno.test("no mode and no policy starts a server that nobody registered", async () => {

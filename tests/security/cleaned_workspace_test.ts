@@ -4,6 +4,7 @@ import { ConfigError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
 import { readDotenv } from "../../src/mcp/env.ts";
+import { readSandboxConfig } from "../../src/sandbox/config.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { exists } from "../support/files.ts";
 import { copiedServer, rawServer } from "../support/mcp.ts";
@@ -118,10 +119,7 @@ print("written")`);
     );
   }
   const own = `${folder.path}/.ipybox/sandbox.json`;
-  await Deno.writeTextFile(own, "{}");
-  await using started = await TestExecutor.start({
-    workspace: folder.path,
-    sandbox: { config: own },
-  });
-  assertEquals((await started.executor.execute("6 * 7")).text, "42");
+  await Deno.writeTextFile(own, '{"network": {"allowedDomains": ["example.com"]}}');
+  const { network } = await readSandboxConfig(own, { workspace: folder.path });
+  assertEquals(network?.allowedDomains, ["example.com"]);
 });

@@ -25,6 +25,7 @@ import { exists } from "../support/files.ts";
 import { rawServer } from "../support/mcp.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { testPython } from "../support/python.ts";
+import { stepsOf } from "../support/steps.ts";
 import { RUN, startListening, SUPERVISOR, withSeconds } from "../support/supervisor.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { until } from "../support/wait.ts";
@@ -83,36 +84,6 @@ class Supervised implements AsyncDisposable {
     await this.folder[Symbol.asyncDispose]();
   }
 }
-
-Deno.test("code finds neither the socket of its session nor its secret", async () => {
-  await using session = await TestExecutor.start({ durable: { idleMs: 60_000 } });
-  const { executor } = session;
-  const id = executor.sessionId ?? "";
-  const { socket, secret } = await findSession(id);
-  const code = `
-import glob, os, socket
-paths = ${JSON.stringify([socket, folderOf(id), `${folderOf(id)}/record.json`])}
-print([os.path.exists(path) for path in paths])
-try:
-    socket.socket(socket.AF_UNIX).connect(paths[0])
-    print("connected")
-except OSError as error:
-    print(type(error).__name__)
-seen = b""
-for path in glob.glob("/proc/[0-9]*/environ") + glob.glob("/proc/[0-9]*/cmdline"):
-    try:
-        seen += open(path, "rb").read()
-    except OSError:
-        pass
-print(b"${secret.slice(0, 16)}" in seen, b"supervisor" in seen)
-`;
-  const { text } = await executor.execute(code);
-  assertEquals(text, "[False, False, False]\nFileNotFoundError\nFalse False");
-  for (const path of [folderOf(id), socket.replace("/host/socket", "")]) {
-    assertEquals(((await Deno.stat(path)).mode ?? 0) & 0o077, 0, path);
-  }
-  assertEquals(((await Deno.stat(socket)).mode ?? 0) & 0o177, 0);
-});
 
 Deno.test("a wrong secret opens nothing, and the session goes on", async () => {
   await using session = await Supervised.start(WAIT);
@@ -469,23 +440,6 @@ while not os.path.exists("go"):
     time.sleep(0.05)
 `;
 
-Deno.test("calls that code has hung up on do not wait once it has ended", async () => {
-  await using session = await TestExecutor.start({
-    durable: { idleMs: 60_000 },
-    approval: "ask",
-    servers: { raw: rawServer("normal") },
-  });
-  const { executor, workspace } = session;
-  using journal = await CallJournal.open(folderOf(executor.sessionId ?? ""));
-  const ended = (async () => {
-    for await (const event of executor.stream(CALLS)) void event; // nobody decides
-  })();
-  await until(() => journal.waiting().length === 50);
-  await Deno.writeTextFile(`${workspace}/go`, "");
-  await ended;
-  await until(() => journal.waiting().length === 0);
-});
-
 /** Sends what is no message, and messages that are larger than their bytes. */
 const FLOOD = `
 import time
@@ -502,27 +456,6 @@ print("last", flush=True)
 y = 42
 open("done", "w")
 `;
-
-Deno.test("what code sends instead of messages keeps nobody from attaching, and is bounded", async () => {
-  await using session = await TestExecutor.start({ durable: { idleMs: 60_000 } });
-  const { executor, workspace } = session;
-  await executor.detach({ code: FLOOD });
-  const end = Date.now() + 90_000;
-  while (!await Deno.stat(`${workspace}/done`).then(() => true, () => false)) {
-    assert(Date.now() < end);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-  await using next = await CodeExecutor.attach(executor.sessionId ?? "", {
-    python: testPython(),
-    log: silentLogger,
-  });
-  let text = "";
-  for await (const event of next.resume({ events: ["chunk"] })) {
-    if (event.type === "chunk") text += event.text;
-  }
-  assertMatch(text, /first[^]*bytes of output were lost[^]*last/);
-  assertEquals((await next.execute("y")).text, "42");
-});
 
 /** Sends, once it has ended, more of what is no output than is kept. */
 const LATE_FLOOD = `
@@ -542,41 +475,76 @@ get_ipython().events.register("post_execute", ended.set)
 6 * 7
 `;
 
-Deno.test("what code sends after its end does not drive that out", async () => {
-  await using session = await TestExecutor.start({ durable: { idleMs: 60_000 } });
-  const { executor, workspace } = session;
-  await executor.detach({ code: LATE_FLOOD });
-  await until(() => Deno.stat(`${workspace}/flooded`).then(() => true, () => false));
-  await using next = await CodeExecutor.attach(executor.sessionId ?? "", {
-    python: testPython(),
-    log: silentLogger,
-  });
-  const texts: string[] = [];
-  for await (const event of next.resume()) {
-    if (event.type === "result") texts.push(`${event.result.text}`);
-  }
-  assertEquals(texts, ["42"]);
-});
-
-Deno.test("a host that attaches takes no settings of servers that code could have written", async () => {
+Deno.test("hostile code in a durable session", async (t) => {
+  const step = stepsOf(t);
   await using folder = await TempFolder.create();
   const workspace = folder.path;
   await Deno.writeTextFile(`${workspace}/early.json`, "{}");
   const { command, args = [] } = rawServer();
   const server = (sandbox: string) => ({ command, args, sandbox });
-  const servers = { early: server("early.json"), late: server("late.json") };
-  const options = { servers, approval: "allow" } as const;
+  const servers = { raw: rawServer(), early: server("early.json"), late: server("late.json") };
   await using session = await TestExecutor.start({
-    ...{ ...options, workspace, durable: { idleMs: 60_000 } },
+    ...{ workspace, servers, approval: { tools: "ask" }, durable: { idleMs: 60_000 } },
   });
-  await session.executor.execute('open("late.json", "w").write("{}")');
-  await session.executor.detach();
-  await using next = await CodeExecutor.attach(session.executor.sessionId ?? "", {
-    ...options,
-    python: testPython(),
-    log: silentLogger,
+  let { executor } = session;
+  const id = executor.sessionId ?? "";
+  await using hosts = new AsyncDisposableStack();
+  const attach = async () => {
+    executor = hosts.use(
+      await CodeExecutor.attach(id, {
+        ...{ servers, approval: { tools: "allow" }, python: testPython(), log: silentLogger },
+      }),
+    );
+  };
+  const isMade = async (name: string) => {
+    await until(`${name} is there`, () => exists(`${workspace}/${name}`));
+  };
+
+  await step("finds neither its socket nor its secret", async () => {
+    const { socket, secret } = await findSession(id);
+    const code = `
+import glob, os, socket
+paths = ${JSON.stringify([socket, folderOf(id), `${folderOf(id)}/record.json`])}
+print([os.path.exists(path) for path in paths])
+try:
+    socket.socket(socket.AF_UNIX).connect(paths[0])
+    print("connected")
+except OSError as error:
+    print(type(error).__name__)
+seen = b""
+for path in glob.glob("/proc/[0-9]*/environ") + glob.glob("/proc/[0-9]*/cmdline"):
+    try:
+        seen += open(path, "rb").read()
+    except OSError:
+        pass
+print(b"${secret.slice(0, 16)}" in seen, b"supervisor" in seen)
+`;
+    const { text } = await executor.execute(code);
+    assertEquals(text, "[False, False, False]\nFileNotFoundError\nFalse False");
+    for (const path of [folderOf(id), socket.replace("/host/socket", "")]) {
+      assertEquals(((await Deno.stat(path)).mode ?? 0) & 0o077, 0, path);
+    }
+    assertEquals(((await Deno.stat(socket)).mode ?? 0) & 0o177, 0);
   });
-  const { text } = await next.execute(`
+
+  await step("has no calls wait that it has hung up on, once it has ended", async () => {
+    using journal = await CallJournal.open(folderOf(id));
+    const ended = (async () => {
+      for await (const event of executor.stream(CALLS)) void event; // nobody decides
+    })();
+    await until(() => journal.waiting().length === 50);
+    await Deno.writeTextFile(`${workspace}/go`, "");
+    await ended;
+    await until(() => journal.waiting().length === 0);
+  });
+
+  await step(
+    "gives a host that attaches no settings of servers",
+    async () => {
+      await executor.execute('open("late.json", "w").write("{}")');
+      await executor.detach();
+      await attach();
+      const { text } = await executor.execute(`
 from ipybox_runtime import ToolRunner
 for name in "early", "late":
     try:
@@ -584,6 +552,37 @@ for name in "early", "late":
     except Exception as error:
         print(name, error)
 `);
-  assertMatch(text ?? "", /^early 1$/m);
-  assertMatch(text ?? "", /^late .*was not started: .* its sandbox settings, have changed since/m);
+      assertMatch(text ?? "", /^early 1$/m);
+      assertMatch(
+        text ?? "",
+        /^late .*was not started: .* its sandbox settings, have changed since/m,
+      );
+    },
+  );
+
+  await step("does not drive out its result by what it sends after its end", async () => {
+    await executor.detach({ code: LATE_FLOOD });
+    await isMade("flooded");
+    await attach();
+    const texts: string[] = [];
+    for await (const event of executor.resume()) {
+      if (event.type === "result") texts.push(`${event.result.text}`);
+    }
+    assertEquals(texts, ["42"]);
+  });
+
+  await step(
+    "keeps nobody from attaching by what it sends instead of messages, which is bounded",
+    async () => {
+      await executor.detach({ code: FLOOD });
+      await isMade("done");
+      await attach();
+      let text = "";
+      for await (const event of executor.resume({ events: ["chunk"] })) {
+        if (event.type === "chunk") text += event.text;
+      }
+      assertMatch(text, /first[^]*bytes of output were lost[^]*last/);
+      assertEquals((await executor.execute("y")).text, "42");
+    },
+  );
 });

@@ -6,6 +6,7 @@ import { ToolServer } from "../../src/calls/tool_server.ts";
 import { follow, TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { processesWith } from "../support/processes.ts";
+import { stepsOf } from "../support/steps.ts";
 import { callDoor } from "../support/door.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { rejection, until } from "../support/wait.ts";
@@ -21,116 +22,8 @@ def forge(state):
 `;
 const IS_THERE = `import os; print(os.path.exists("/proc/" + open("old").read()))`;
 
-for (const [state, spareKernel] of [["dead", true], ["restarting", false]] as const) {
-  const how = spareKernel ? "with a spare kernel" : "without a spare kernel";
-
-  Deno.test(`a kernel whose code says that it is ${state} ends, ${how}`, async () => {
-    await using test = await TestExecutor.start({ spareKernel });
-    const { executor } = test;
-    for (const waits of [0, 2]) { // one that lives for less than a second is replaced later
-      const attack = `${FORGE}\ntime.sleep(${waits})\nforge("${state}")\ntime.sleep(60)`;
-      const error = await rejection(executor.execute(attack));
-      assertInstanceOf(error, KernelDiedError);
-      assertMatch(error.message, /it was reported dead, but was still running/);
-      assertEquals([error.signal, error.exitCode], [null, null]);
-      assertEquals((await executor.execute(IS_THERE)).text?.trim(), "False");
-
-      await rejection(executor.execute(attack));
-      await executor.reset();
-      assertEquals((await executor.execute(IS_THERE)).text?.trim(), "False");
-    }
-  });
-}
-
-Deno.test("a kernel that says that it is dead, and then dies, leaves no process behind", async () => {
-  await using test = await TestExecutor.start();
-  const { executor, workspace } = test;
-  const script = `while :; do sleep 1; : ${workspace}; done`;
-  for (const waits of ["0", "0.02", "0.1"]) {
-    const attack = executor.execute(`${FORGE}
-import subprocess
-subprocess.Popen(["setsid", "-f", "sh", "-c", ${JSON.stringify(script)}])
-while not any(${JSON.stringify(workspace)}.encode() in open(f"/proc/{pid}/cmdline", "rb").read()
-              for pid in filter(str.isdigit, os.listdir("/proc")) if os.path.exists(f"/proc/{pid}")):
-    time.sleep(0.01)
-forge("dead")
-time.sleep(${waits})
-os._exit(0)
-`);
-    assertInstanceOf(await rejection(attack), KernelDiedError);
-    assertEquals((await executor.execute("print(1)")).text?.trim(), "1");
-    assertEquals(await processesWith(`: ${workspace}; done`), []);
-  }
-});
-
-Deno.test("code that was refused a call does not make it after a reset, by outliving its kernel", async () => {
-  await using home = await TempFolder.create();
-  const journal = `${home.path}/journal`;
-  await using test = await TestExecutor.start({ servers: { raw: rawServer("normal", journal) } });
-  const { executor } = test;
-  let asked = 0;
-  const attack = follow(
-    executor,
-    `${FORGE}
-import threading
-from ipybox_runtime import ToolRunner
-def call():
-    while True:
-        try: ToolRunner("raw").run_sync("count")
-        except Exception: time.sleep(0.05)
-threading.Thread(target=call).start()
-while not os.path.exists("asked"): time.sleep(0.01)
-forge("dead")
-time.sleep(60)`,
-    (request) => {
-      asked++;
-      Deno.writeTextFileSync(`${test.workspace}/asked`, "");
-      request.reject("no");
-    },
-  );
-  assertInstanceOf(await rejection(attack), KernelDiedError);
-  await executor.reset();
-  await executor.execute("import time; time.sleep(1.5)"); // which accepts all calls
-  const calls = await Deno.readTextFile(journal).catch(() => "");
-  assert(asked > 0 && !calls.includes("tools/call"), `${asked} ${calls}`);
-});
-
-Deno.test("code that was cancelled does not call in its last moments, as another one is accepted", async () => {
-  await using home = await TempFolder.create();
-  const journal = `${home.path}/journal`;
-  await using test = await TestExecutor.start({ servers: { raw: rawServer("normal", journal) } });
-  const { executor } = test;
-  let asked = 0;
-  const stubborn = follow(
-    executor,
-    `
-import signal, threading, time
-from ipybox_runtime import ToolRunner
-for name in (signal.SIGINT, signal.SIGTERM): signal.signal(name, signal.SIG_IGN)
-get_ipython().kernel.control_thread.io_loop.add_callback(time.sleep, 60) # hears of no shutdown
-def call():
-    while True:
-        try: ToolRunner("raw").run_sync("count")
-        except Exception: time.sleep(0.02)
-for _ in range(4): threading.Thread(target=call).start()
-while True: time.sleep(1)`,
-    (request) => {
-      asked++;
-      request.reject("no");
-    },
-  );
-  await until("it asks", () => asked > 0);
-  assertEquals(await executor.cancel(), "lost");
-  await stubborn;
-  await executor.execute("import time; time.sleep(1)"); // which accepts all calls
-  assertEquals((await Deno.readTextFile(journal).catch(() => "")).includes("tools/call"), false);
-});
-
-Deno.test("the token of a kernel's tool calls ends with the kernel", async () => {
-  for (const spareKernel of [true, false]) {
-    await using test = await TestExecutor.start({ spareKernel });
-    const { executor } = test;
-    const ask = `
+/** Whether the kernel's token and that of one before are taken. */
+const ASK = `
 import json, os, socket
 def opens(token):
     port = int(os.environ["IPYBOX_TOOL_URL"].rpartition(":")[2])
@@ -141,13 +34,139 @@ own = os.environ["IPYBOX_TOOL_TOKEN"]
 before = open("token").read() if os.path.exists("token") else own
 print(opens(own), opens(before), own == before)
 _ = open("token", "w").write(own)`;
-    assertEquals((await executor.execute(ask)).text?.trim(), "True True True");
-    await executor.execute("import time; time.sleep(2)"); // the spare kernel is there
+
+/** Ends kernels by a reset and by a death, and tries the tokens of those before. */
+async function showTokenEnds({ executor }: TestExecutor): Promise<void> {
+  assertEquals((await executor.execute(ASK)).text?.trim(), "True True True");
+  await executor.execute("import time; time.sleep(2)"); // the spare kernel is there
+  await executor.reset();
+  assertEquals((await executor.execute(ASK)).text?.trim(), "True False False");
+  await rejection(executor.execute("import os; os._exit(1)"));
+  assertEquals((await executor.execute(ASK)).text?.trim(), "True False False");
+}
+
+/** Has kernels say that they have died, and looks for them. */
+async function showForged({ executor }: TestExecutor, state: string): Promise<void> {
+  for (const waits of [0, 2]) { // one that lives for less than a second is replaced later
+    const attack = `${FORGE}\ntime.sleep(${waits})\nforge("${state}")\ntime.sleep(60)`;
+    const error = await rejection(executor.execute(attack));
+    assertInstanceOf(error, KernelDiedError);
+    assertMatch(error.message, /it was reported dead, but was still running/);
+    assertEquals([error.signal, error.exitCode], [null, null]);
+    assertEquals((await executor.execute(IS_THERE)).text?.trim(), "False");
+    await rejection(executor.execute(attack));
     await executor.reset();
-    assertEquals((await executor.execute(ask)).text?.trim(), "True False False");
-    await rejection(executor.execute("import os; os._exit(1)"));
-    assertEquals((await executor.execute(ask)).text?.trim(), "True False False");
+    assertEquals((await executor.execute(IS_THERE)).text?.trim(), "False");
   }
+}
+
+Deno.test("kernels whose code says that they have died end, with a spare kernel", async (t) => {
+  const step = stepsOf(t);
+  await using test = await TestExecutor.start({ spareKernel: true });
+
+  await step("the token of a kernel's tool calls ends with the kernel", async () => {
+    await showTokenEnds(test);
+  });
+
+  await step("a kernel whose code says that it is dead ends", async () => {
+    await showForged(test, "dead");
+  });
+});
+
+Deno.test("kernels whose code says that they have died end, without a spare kernel", async (t) => {
+  const step = stepsOf(t);
+  await using home = await TempFolder.create();
+  const journal = `${home.path}/journal`;
+  await using test = await TestExecutor.start({ servers: { raw: rawServer("normal", journal) } });
+  const { executor, workspace } = test;
+
+  await step("the token of a kernel's tool calls ends with the kernel", async () => {
+    await showTokenEnds(test);
+  });
+
+  await step("a kernel whose code says that it is restarting ends", async () => {
+    await showForged(test, "restarting");
+  });
+
+  await step("one that says that it is dead, and then dies, leaves no process behind", async () => {
+    const script = `while :; do sleep 1; : ${workspace}; done`;
+    for (const waits of ["0", "0.02", "0.1"]) {
+      const attack = executor.execute(`${FORGE}
+import subprocess
+subprocess.Popen(["setsid", "-f", "sh", "-c", ${JSON.stringify(script)}])
+while not any(${JSON.stringify(workspace)}.encode() in open(f"/proc/{pid}/cmdline", "rb").read()
+              for pid in filter(str.isdigit, os.listdir("/proc")) if os.path.exists(f"/proc/{pid}")):
+    time.sleep(0.01)
+forge("dead")
+time.sleep(${waits})
+os._exit(0)
+`);
+      assertInstanceOf(await rejection(attack), KernelDiedError);
+      assertEquals((await executor.execute("print(1)")).text?.trim(), "1");
+      assertEquals(await processesWith(`: ${workspace}; done`), []);
+    }
+  });
+
+  await step("code that was refused a call does not make it after a reset", async () => {
+    let asked = 0;
+    const attack = follow(
+      executor,
+      `${FORGE}
+import threading
+from ipybox_runtime import ToolRunner
+def call():
+    while True:
+        try: ToolRunner("raw").run_sync("count")
+        except Exception: time.sleep(0.05)
+threading.Thread(target=call).start()
+while not os.path.exists("asked"): time.sleep(0.01)
+forge("dead")
+time.sleep(60)`,
+      (request) => {
+        asked++;
+        Deno.writeTextFileSync(`${workspace}/asked`, "");
+        request.reject("no");
+      },
+    );
+    assertInstanceOf(await rejection(attack), KernelDiedError);
+    await executor.reset();
+    await executor.execute("import time; time.sleep(1.5)"); // which accepts all calls
+    const calls = await Deno.readTextFile(journal).catch(() => "");
+    assert(asked > 0 && !calls.includes("tools/call"), `${asked} ${calls}`);
+  });
+
+  await step(
+    "code that was cancelled does not call in its last moments, as another one is accepted",
+    async () => {
+      let asked = 0;
+      const stubborn = follow(
+        executor,
+        `
+import signal, threading, time
+from ipybox_runtime import ToolRunner
+for name in (signal.SIGINT, signal.SIGTERM): signal.signal(name, signal.SIG_IGN)
+get_ipython().kernel.control_thread.io_loop.add_callback(time.sleep, 60) # hears of no shutdown
+def call():
+    while True:
+        try: ToolRunner("raw").run_sync("count")
+        except Exception: time.sleep(0.02)
+for _ in range(4): threading.Thread(target=call).start()
+while True: time.sleep(1)`,
+        (request) => {
+          asked++;
+          request.reject("no");
+        },
+      );
+      await until("it asks", () => asked > 0);
+      assertEquals(await executor.cancel(), "lost");
+      await stubborn;
+      await executor.execute("import time; time.sleep(1)"); // which accepts all calls
+      assertEquals(
+        (await Deno.readTextFile(journal).catch(() => "")).includes("tools/call"),
+        false,
+      );
+    },
+  );
 });
 
 Deno.test("a call that is under way ends when its kernel's token does", async () => {

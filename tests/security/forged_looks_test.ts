@@ -18,32 +18,6 @@ check.look = lambda code: Answer()
 const LOOK = `dict(file=None, text="1", dynamic=False, imports=[], bound=[], written=[],
     undefined=[], tools=[], guarded=[], loose=[], calls=None, keywords=[])`;
 
-Deno.test("names in a forged look lead to no file outside of the stubs", async () => {
-  await using outside = await TempFolder.create();
-  const victim = `${outside.path}/victim`;
-  await Deno.writeTextFile(victim, "the person's");
-  await using test = await TestExecutor.start();
-  const { executor } = test;
-  const made = await executor.execute(`
-import json, os
-os.makedirs("evil", exist_ok=True)
-tool = {"name": "pay", "inputSchema": {"type": "object"}}
-open("evil/schema.json", "w").write(json.dumps({"tools": [tool]}))
-for name in ("__init__", "pay", "new"):
-    os.symlink(${JSON.stringify(victim)}, f"evil/{name}.pyi")
-evil = "../" * 30 + os.getcwd()[1:] + "/evil"
-print(evil)
-${
-    forging(`json.dumps({**${LOOK}, "tools": [[evil, "pay"], ["evil", "../../pay"], ["..", ""]]})`)
-  }`);
-  assertStringIncludes(made.text ?? "", "/evil");
-  for (let cell = 0; cell < 3; cell++) {
-    const { text } = await executor.execute("print('unharmed')");
-    assertEquals(text, "unharmed");
-  }
-  assertEquals(await Deno.readTextFile(victim), "the person's");
-});
-
 /** What a look at code can be instead. */
 const FORGED = {
   "a line far beyond the code":
@@ -61,8 +35,33 @@ const FORGED = {
 };
 
 Deno.test("a forged look stops nothing, and nobody waits long for it", async (t) => {
+  await using outside = await TempFolder.create();
   await using test = await TestExecutor.start();
   const { executor } = test;
+  await t.step("names that lead to a file outside of the stubs", async () => {
+    const victim = `${outside.path}/victim`;
+    await Deno.writeTextFile(victim, "the person's");
+    const made = await executor.execute(`
+import json, os
+os.makedirs("evil", exist_ok=True)
+tool = {"name": "pay", "inputSchema": {"type": "object"}}
+open("evil/schema.json", "w").write(json.dumps({"tools": [tool]}))
+for name in ("__init__", "pay", "new"):
+    os.symlink(${JSON.stringify(victim)}, f"evil/{name}.pyi")
+evil = "../" * 30 + os.getcwd()[1:] + "/evil"
+print(evil)
+${
+      forging(
+        `json.dumps({**${LOOK}, "tools": [[evil, "pay"], ["evil", "../../pay"], ["..", ""]]})`,
+      )
+    }`);
+    assertStringIncludes(made.text ?? "", "/evil");
+    for (let cell = 0; cell < 3; cell++) {
+      const { text } = await executor.execute("print('unharmed')");
+      assertEquals(text, "unharmed");
+    }
+    assertEquals(await Deno.readTextFile(victim), "the person's");
+  });
   for (const [what, answer] of Object.entries(FORGED)) {
     await t.step(what, async () => {
       await executor.execute(`import json, os${forging(answer)}`);

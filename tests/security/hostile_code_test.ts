@@ -105,6 +105,18 @@ attempt("write runtime", lambda: write(ipybox_runtime.__file__))
     },
   );
 
+  await step("cannot change the packages that are installed for it", async () => {
+    const results = await attack(
+      executor,
+      `
+results = {}
+def installed_packages():
+    return next(path for path in sys.path if "/ipybox/python/packages/" in path)
+attempt("package", lambda: write(installed_packages() + "/numpy.py"))`,
+    );
+    assertMatch(results.package ?? "", DENIED);
+  });
+
   await step("cannot reach the host's ports, nor the world, nor its Unix sockets", async () => {
     const path = `${home}/socket`;
     using listener = Deno.listen({ transport: "unix", path });
@@ -259,20 +271,6 @@ display({"text/html": "<b>"}, raw=True)
   });
 });
 
-Deno.test("hostile code cannot change the packages that are installed for it", async () => {
-  await using workspace = await TempFolder.create();
-  await using started = await TestExecutor.start({ workspace: workspace.path });
-  const results = await attack(
-    started.executor,
-    `${TOOLS}
-import sys
-def installed_packages():
-    return next(path for path in sys.path if "/ipybox/python/packages/" in path)
-attempt("package", lambda: write(installed_packages() + "/numpy.py"))`,
-  );
-  for (const [name, outcome] of Object.entries(results)) assertMatch(outcome, DENIED, name);
-});
-
 Deno.test("hostile code without the sandbox still gets no approval and no token", async (t) => {
   await using siege = await Siege.begin(false);
   const { executor } = siege;
@@ -306,15 +304,40 @@ results["secret"] = repr(os.environ.get("${SECRET}"))
     assertEquals(secret, "None");
     assertEquals(executor.servers, ["raw"]);
   });
+
+  // In it, the folder cannot go.
+  await step("has no link followed that it plants at .ipybox", async () => {
+    await using own = await TempFolder.create(Deno.env.get("HOME") ?? "/");
+    await executor.execute(`
+import os, shutil
+shutil.rmtree(".ipybox", ignore_errors=True)
+os.symlink("${own.path}", ".ipybox")
+`);
+
+    const error = await rejection(executor.registerServer("other", rawServer()));
+
+    assert(error instanceof ConfigError, String(error));
+    assertStringIncludes(error.message, `${siege.workspace}/.ipybox`);
+    assertEquals(await filesBelow(own.path), new Map());
+    assertEquals(executor.servers, ["raw"]);
+  });
 });
 
-Deno.test("a .env that code plants is never used, one of the user's is once he says so", async () => {
+Deno.test("a .env that code plants is never used, or followed, one of the user's is once he says so", async () => {
   await using workspace = await TempFolder.create();
+  await using home = await TempFolder.create(Deno.env.get("HOME") ?? "/");
+  await Deno.writeTextFile(`${home.path}/secrets`, "STOLEN=of the user\n");
   const { path } = workspace;
   const server = { ...rawServer(), env: { KEY: "${PLANTED}", HERE: "${workspaceFolder}" } };
   {
     await using first = await TestExecutor.start({ workspace: path });
-    await first.executor.execute("open('.env', 'w').write('PLANTED=by code')");
+    const { executor } = first;
+    await executor.execute(`import os; os.symlink("${home.path}/secrets", ".env")`);
+    const stealing = { ...rawServer(), env: { KEY: "${STOLEN}" } };
+    const error = await rejection(executor.registerServer("raw", stealing));
+    assert(error instanceof ConfigError, String(error));
+    assertEquals(executor.servers, []);
+    await executor.execute("os.remove('.env')\nopen('.env', 'w').write('PLANTED=by code')");
   }
   const warnings: string[] = [];
   const log = { ...silentLogger, warn: (message: string) => void warnings.push(message) };
@@ -331,38 +354,6 @@ Deno.test("a .env that code plants is never used, one of the user's is once he s
   const { text } = await third.executor.execute(call);
   const { KEY, HERE } = JSON.parse(text ?? "");
   assertEquals([KEY, HERE], ["by code", path]);
-});
-
-Deno.test("a link that code plants at .env is not followed", async () => {
-  await using home = await TempFolder.create(Deno.env.get("HOME") ?? "/");
-  await Deno.writeTextFile(`${home.path}/secrets`, "STOLEN=of the user\n");
-  await using test = await TestExecutor.start();
-  const { executor } = test;
-  await executor.execute(`import os; os.symlink("${home.path}/secrets", ".env")`);
-
-  const server = { ...rawServer(), env: { KEY: "${STOLEN}" } };
-  const error = await rejection(executor.registerServer("raw", server));
-
-  assert(error instanceof ConfigError, String(error));
-  assertEquals(executor.servers, []);
-});
-
-Deno.test("a link that code plants at .ipybox is not followed", async () => {
-  await using home = await TempFolder.create(Deno.env.get("HOME") ?? "/");
-  await using test = await TestExecutor.start({ sandbox: false }); // in it, the folder cannot go
-  const { executor, workspace } = test;
-  await executor.execute(`
-import os, shutil
-shutil.rmtree(".ipybox", ignore_errors=True)
-os.symlink("${home.path}", ".ipybox")
-`);
-
-  const error = await rejection(executor.registerServer("raw", rawServer()));
-
-  assert(error instanceof ConfigError, String(error));
-  assertStringIncludes(error.message, `${workspace}/.ipybox`);
-  assertEquals(await filesBelow(home.path), new Map());
-  assertEquals(executor.servers, []);
 });
 
 Deno.test("secrets deep in the workspace stay where they are, and out of sight, however code digs", async () => {

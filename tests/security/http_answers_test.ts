@@ -3,56 +3,58 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { z } from "zod";
 import { INITIALIZE } from "../support/initialize.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
+import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const ALICE = "alice-alice-alice-alice";
 const BOB = "bob-bob-bob-bob-bob-bob";
 const CELL = "execute_ipython_cell";
 
-Deno.test("the messages of a batch are answered, each with its own outcome", async () => {
-  await using parts = new AsyncDisposableStack();
-  const { address: { url } } = await serve(parts);
-  const alice = await RawClient.open(url);
-
-  const answers = Object.groupBy(
-    await alice.ask([
-      { jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: "?" } },
-      request("cell", "tools/call", { name: CELL, arguments: { code: "6 * 7" } }),
-      request("none", "nothing/like/it", {}),
-      request("ping", "ping", {}),
-    ]),
-    ({ id }) => `${id}`,
-  );
-
-  assertEquals(Object.keys(answers).sort(), ["cell", "none", "ping"]);
-  assertMatch(JSON.stringify(answers.cell), /42/);
-  assertMatch(JSON.stringify(answers.none), /Method not found/);
-  const again = await alice.send([request("late", "initialize", INITIALIZE.params)]);
-  assertMatch(await again.text(), /already initialized/);
-  const note = { jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: "?" } };
-  const { body, status } = await alice.send([note]);
-  await body?.cancel();
-  assertEquals(status, 202);
-  const many = await alice.send(Array.from({ length: 101 }, (_, id) => request(id, "ping", {})));
-  assertMatch(await many.text(), /Batch must not exceed 100 messages/);
-});
-
-Deno.test("clients that leave in the middle of a body fill no log", async () => {
+Deno.test("what clients send and leave unread", async (t) => {
+  const step = stepsOf(t);
   await using parts = new AsyncDisposableStack();
   const server = await serve(parts);
   const { url } = server.address;
-  for (const length of [500, 500_000]) {
-    for (let at = 0; at < 30; at++) {
-      using connection = await Deno.connect({ hostname: url.hostname, port: Number(url.port) });
-      const head = `POST /mcp HTTP/1.1\r\nhost: ${url.host}\r\nauthorization: Bearer ${ALICE}\r\n` +
-        `content-type: application/json\r\ncontent-length: ${length}\r\n\r\n{`;
-      await connection.write(new TextEncoder().encode(head));
-    }
-  }
   const alice = await RawClient.open(url);
-  await alice.execute("1");
 
-  assertEquals(server.stderr.match(/error: /g), null);
+  await step("clients that leave in the middle of a body fill no log", async () => {
+    for (const length of [500, 500_000]) {
+      for (let at = 0; at < 30; at++) {
+        using connection = await Deno.connect({ hostname: url.hostname, port: Number(url.port) });
+        const head =
+          `POST /mcp HTTP/1.1\r\nhost: ${url.host}\r\nauthorization: Bearer ${ALICE}\r\n` +
+          `content-type: application/json\r\ncontent-length: ${length}\r\n\r\n{`;
+        await connection.write(new TextEncoder().encode(head));
+      }
+    }
+    await alice.execute("1");
+
+    assertEquals(server.stderr.match(/error: /g), null);
+  });
+
+  await step("the messages of a batch are answered, each with its own outcome", async () => {
+    const answers = Object.groupBy(
+      await alice.ask([
+        { jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: "?" } },
+        request("cell", "tools/call", { name: CELL, arguments: { code: "6 * 7" } }),
+        request("none", "nothing/like/it", {}),
+        request("ping", "ping", {}),
+      ]),
+      ({ id }) => `${id}`,
+    );
+
+    assertEquals(Object.keys(answers).sort(), ["cell", "none", "ping"]);
+    assertMatch(JSON.stringify(answers.cell), /42/);
+    assertMatch(JSON.stringify(answers.none), /Method not found/);
+    const again = await alice.send([request("late", "initialize", INITIALIZE.params)]);
+    assertMatch(await again.text(), /already initialized/);
+    const note = { jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: "?" } };
+    const { body, status } = await alice.send([note]);
+    await body?.cancel();
+    assertEquals(status, 202);
+    const many = await alice.send(Array.from({ length: 101 }, (_, id) => request(id, "ping", {})));
+    assertMatch(await many.text(), /Batch must not exceed 100 messages/);
+  });
 });
 
 /** A server for two owners. */

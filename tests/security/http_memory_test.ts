@@ -4,6 +4,7 @@ import { HttpMcp } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { until } from "../support/wait.ts";
 import { testIf } from "../support/skip.ts";
+import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const ALICE = "alice-alice-alice-alice";
@@ -73,71 +74,73 @@ testIf(Deno.build.os === "linux", "accept() fails otherwise elsewhere", {
   },
 });
 
-Deno.test("bodies that never end count for their owner, each MiB as a request", async () => {
+Deno.test("requests and cells of one owner leave the host able to serve others", async (t) => {
+  const step = stepsOf(t);
   await using parts = new AsyncDisposableStack();
   const { address: { url } } = await serve(parts);
-  const begin = async (token: string, length: number): Promise<Deno.TcpConn> => {
-    const connection = await Deno.connect({ hostname: url.hostname, port: Number(url.port) });
-    await connection.write(bytesOf(`${head({ token, length })}"A`));
-    return connection;
-  };
+  let bob: McpHost;
 
-  const attack = await Promise.all(Array.from({ length: 60 }, () => begin(ALICE, 16 * MIB)));
+  await step("bodies that never end count for their owner, each MiB as a request", async () => {
+    const begin = async (token: string, length: number): Promise<Deno.TcpConn> => {
+      const connection = await Deno.connect({ hostname: url.hostname, port: Number(url.port) });
+      await connection.write(bytesOf(`${head({ token, length })}"A`));
+      return connection;
+    };
 
-  const refused: number[] = [];
-  for (const connection of attack) {
-    statusOf(connection).then((status) => refused.push(status), () => {});
-  }
-  await until(() => refused.length >= 45);
-  assertEquals(new Set(refused), new Set([429]));
-  assertEquals(refused.length, 45); // 15 of 17 each are 255 of 256
-  await using bob = await McpHost.join({ url, token: BOB });
-  assertMatch(await bob.execute("6 * 7"), /42/);
-  using another = await begin(ALICE, 16 * MIB);
-  assertEquals(await statusOf(another), 429);
+    const attack = await Promise.all(Array.from({ length: 60 }, () => begin(ALICE, 16 * MIB)));
 
-  for (const connection of attack) connection.close();
-  await until(async () => {
-    const response = await fetch(url, {
-      method: "POST",
-      headers: { authorization: `Bearer ${ALICE}`, "content-type": "application/json" },
-      body: " ".repeat(15 * MIB),
+    const refused: number[] = [];
+    for (const connection of attack) {
+      statusOf(connection).then((status) => refused.push(status), () => {});
+    }
+    await until(() => refused.length >= 45);
+    assertEquals(new Set(refused), new Set([429]));
+    assertEquals(refused.length, 45); // 15 of 17 each are 255 of 256
+    bob = parts.use(await McpHost.join({ url, token: BOB }));
+    assertMatch(await bob.execute("6 * 7"), /42/);
+    using another = await begin(ALICE, 16 * MIB);
+    assertEquals(await statusOf(another), 429);
+
+    for (const connection of attack) connection.close();
+    await until(async () => {
+      const response = await fetch(url, {
+        method: "POST",
+        headers: { authorization: `Bearer ${ALICE}`, "content-type": "application/json" },
+        body: " ".repeat(15 * MIB),
+      });
+      await response.body?.cancel();
+      return response.status === 400; // it is no JSON, but was read
     });
-    await response.body?.cancel();
-    return response.status === 400; // it is no JSON, but was read
   });
-});
 
-Deno.test("cells that wait for their turn are so many, and no more", async () => {
-  await using parts = new AsyncDisposableStack();
-  const { address: { url } } = await serve(parts);
-  await using alice = await McpHost.join({ url, token: ALICE });
-  await using bob = await McpHost.join({ url, token: BOB });
-  await alice.execute("import time");
-  const ended: string[] = [];
-  const cancel = new AbortController();
-  const start = (code: string) =>
-    alice.call(CELL, { code }, { signal: cancel.signal })
-      .then(({ text }) => void ended.push(text), () => {});
-  const calls = [start("time.sleep(100)"), ...Array.from({ length: 39 }, () => start("1"))];
+  await step("cells that wait for their turn are so many, and no more", async () => {
+    await using alice = await McpHost.join({ url, token: ALICE });
+    await alice.execute("import time");
+    const ended: string[] = [];
+    const cancel = new AbortController();
+    const start = (code: string) =>
+      alice.call(CELL, { code }, { signal: cancel.signal })
+        .then(({ text }) => void ended.push(text), () => {});
+    const calls = [start("time.sleep(100)"), ...Array.from({ length: 39 }, () => start("1"))];
 
-  await until(() => ended.length === 8);
-  for (const text of ended) {
-    assertMatch(text, /^32 cells are already running or queued in this session/);
-  }
-  assertMatch(await bob.execute("6 * 7"), /42/);
-  await alice.call("reset", {});
-  await Promise.all(calls);
+    await until(() => ended.length === 8);
+    for (const text of ended) {
+      assertMatch(text, /^32 cells are already running or queued in this session/);
+    }
+    assertMatch(await bob.execute("6 * 7"), /42/);
+    await alice.call("reset", {});
+    await Promise.all(calls);
 
-  ended.length = 0;
-  await alice.execute("import time");
-  const long = [start("time.sleep(100)")];
-  for (let n = 0; n < 3; n++) long.push(start(`#${"A".repeat(7 * MIB)}`));
-  await until(() => ended.length === 1);
-  assertMatch(ended[0] ?? "", /^Cells with much code are already running or queued/);
-  cancel.abort();
-  await Promise.all(long);
-  assertMatch(await alice.execute("6 * 7"), /42/);
+    ended.length = 0;
+    await alice.execute("import time");
+    const long = [start("time.sleep(100)")];
+    for (let n = 0; n < 3; n++) long.push(start(`#${"A".repeat(7 * MIB)}`));
+    await until(() => ended.length === 1);
+    assertMatch(ended[0] ?? "", /^Cells with much code are already running or queued/);
+    cancel.abort();
+    await Promise.all(long);
+    assertMatch(await alice.execute("6 * 7"), /42/);
+  });
 });
 
 /** The head of a request, whose body is as long. */

@@ -24,14 +24,13 @@ Deno.test("A24: one owner reaches nothing of another owner's session", async (t)
   await using siege = await Siege.begin();
   const { victim, bob, url } = siege;
   const nobody = crypto.randomUUID();
+  const own = await bob.openSession();
 
-  await step("handles cannot be guessed", async () => {
-    const ids = new Set([victim.modern, victim.legacy]);
-    for (let i = 0; i < 3; i++) {
-      ids.add(await bob.openSession());
-    }
-    assertEquals(ids.size, 5);
+  await step("handles cannot be guessed", () => {
+    const ids = new Set([victim.modern, victim.legacy, own]);
+    assertEquals(ids.size, 3);
     for (const id of ids) assertMatch(id, /^[\da-f]{8}-[\da-f]{4}-4[\da-f]{3}-[89ab][\da-f]{3}-/);
+    return Promise.resolve();
   });
 
   await step("requests in the older era look as if it were not there", async () => {
@@ -67,7 +66,6 @@ Deno.test("A24: one owner reaches nothing of another owner's session", async (t)
   });
 
   await step("files cannot be read or replaced, by no way to write the path", async () => {
-    const own = await bob.openSession();
     for (const id of [victim.modern, victim.legacy]) {
       for (
         const path of [
@@ -108,10 +106,10 @@ Deno.test("A24: one owner reaches nothing of another owner's session", async (t)
     const params = { server_name: "another", server_params: { ...rawServer() } };
     const hers = await siege.alice.call("register_mcp_server", params);
     assertEquals(hers.isError, false, hers.text);
-    await bob.call("search_tools", { query: "" });
+    await bob.call("search_tools", { query: "", session: own });
     assertEquals(siege.heard.count, before);
 
-    const his = await bob.call("register_mcp_server", params);
+    const his = await bob.call("register_mcp_server", { ...params, session: own });
     assertEquals(his.isError, false, his.text);
     await until(() => siege.heard.count > before);
   });
@@ -168,7 +166,7 @@ Deno.test("A24: one owner reaches nothing of another owner's session", async (t)
     );
 
     assertEquals(stolen.result, undefined, JSON.stringify(stolen));
-    const servers = await siege.bob.call("search_tools", { query: "" });
+    const servers = await bob.call("search_tools", { query: "", session: own });
     assert(!servers.text.includes("more"));
     const running = alice.call("register_mcp_server", {
       server_name: "more",
@@ -230,7 +228,7 @@ for path in glob.glob("/proc/[0-9]*/root") + glob.glob("/proc/[0-9]*/cwd"):
 results["in processes"] = repr(found)
 print("RESULTS", json.dumps(results))`;
 
-    const text = await bob.execute(code);
+    const { text } = await bob.call(CELL, { code, session: own });
 
     const said = z.record(z.string(), z.string())
       .parse(JSON.parse(/^RESULTS (.*)$/m.exec(text)?.[1] ?? ""));
@@ -244,6 +242,21 @@ print("RESULTS", json.dumps(results))`;
     assertEquals(await Deno.readTextFile(`${folder}/secret.txt`), "of alice");
     assertEquals(await exists(`${folder}/planted`), false);
     assertEquals(await siege.calls(), 0); // of alice's server
+  });
+
+  await step("what she has registered stays for her session, and is in no file", async () => {
+    await siege.alice.call("reset");
+    await bob.call("reset", { session: own });
+    const query = { query: "count" };
+    assertMatch((await siege.alice.call("search_tools", query)).text, /private/);
+    const { text } = await bob.call("search_tools", { ...query, session: own });
+    assertMatch(text, /another/); // his own
+    assert(!text.includes("private"), text);
+    const ownOther = { ...query, session: victim.modern };
+    const hers = await siege.aliceModern.call("search_tools", ownOther);
+    assertMatch(hers.text, /No servers are registered/); // in another session of hers
+    const files = [...(await filesBelow(siege.workspace)).keys()];
+    assertEquals(files.filter((path) => path.endsWith("mcp.json")), []);
   });
 });
 
@@ -324,29 +337,6 @@ for name in ("evil", "raw"):
   assertEquals(asked.filter((question) => question.includes("start_mcp_server")), []);
 });
 
-Deno.test("What a client may register over HTTP stays for its session, and writes no file", async () => {
-  await using workspace = await TempFolder.create();
-  await using server = await HttpMcp.start([
-    "--workspace",
-    workspace.path,
-    "--allow-registrations",
-  ]);
-  await using client = await McpHost.join(server.address, { answer: () => "allow" });
-  await using other = await McpHost.join(server.address, { answer: () => "allow" });
-  const params = { server_name: "raw", server_params: { ...rawServer() } };
-  const { isError, text } = await client.call("register_mcp_server", params);
-  assertEquals(isError, false, text);
-  await client.call("reset");
-  assertMatch((await client.call("search_tools", { query: "count" })).text, /raw/);
-  await other.call("reset");
-  assertMatch(
-    (await other.call("search_tools", { query: "xyzzy" })).text,
-    /No servers are registered/,
-  );
-  const files = await filesBelow(workspace.path);
-  assertEquals([...files.keys()].filter((path) => path.endsWith("mcp.json")), []);
-});
-
 Deno.test("One token cannot hold the sessions of another", async () => {
   await using workspace = await TempFolder.create();
   await using outside = await TempFolder.create();
@@ -360,12 +350,12 @@ Deno.test("One token cannot hold the sessions of another", async () => {
   };
 
   const greedy: Answer[] = [];
-  for (let round = 0; round < 5; round++) {
+  for (let round = 0; round < 2; round++) {
     greedy.push(...await Promise.all(Array.from({ length: 100 }, () => open(ALICE))));
   }
 
   const statuses = greedy.map(({ status }) => status).sort();
-  assertEquals(statuses, [200, 200, ...Array(498).fill(503)]);
+  assertEquals(statuses, [200, 200, ...Array(198).fill(503)]);
   const refused = greedy.find(({ status }) => status === 503);
   assertMatch(refused?.text ?? "", /Your token already has its share of the sessions: 2 of 5/);
   for (const status of [200, 200, 503]) assertEquals((await open(BOB)).status, status);

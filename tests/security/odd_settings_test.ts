@@ -11,7 +11,6 @@ import { beginWriting, makeOwnFolders } from "../../src/sandbox/workspace.ts";
 import { acceptVariables, CODE_NOTE, readVariables } from "../../src/sandbox/own_variables.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { ipybox } from "../support/cli.ts";
-import { follow, TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { decisionOnCount, writeAcceptedPolicy } from "../support/policy.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -112,31 +111,27 @@ Deno.test("until a change of the policy is accepted, the stricter of both versio
   );
   const changed = { echo: "allow", cwd: "deny", result: "allow", env: "allow" };
   await Deno.writeTextFile(`${workspace}/.ipybox/policy.json`, policy(changed));
-  await using session = await TestExecutor.start({
+  await using runner = await ToolRunner.start({
     workspace,
     servers: { raw: rawServer() },
     approval: await loadPolicy({ workspace, log }),
+    log,
   });
   const asked: string[] = [];
-  const { result } = await follow(
-    session.executor,
-    `
-from ipybox_runtime import ToolRunner
-for tool in ["echo", "count", "cwd", "result", "env"]:
-    try:
-        ToolRunner("raw").run_sync(tool, {"json": "{}"})
-        print(tool, "ran")
-    except Exception as error:
-        print(tool, error)`,
-    (request) => {
-      asked.push(request.toolName);
-      void request.reject("not now");
-    },
-  );
+  using _approver = runner.channel.attach((request) => {
+    asked.push(request.toolName);
+    void request.reject("not now");
+  });
+  const ends: string[] = [];
+  for (const tool of ["echo", "count", "cwd", "result", "env"]) {
+    const end = await runner.run("raw", tool, { json: "{}" })
+      .then(() => "ran", ({ message }) => message);
+    ends.push(`${tool} ${end}`);
+  }
   assertEquals(asked, ["count", "result"]);
   const waits = " \\(until the user accepts the policy as it is now\\)";
   assertMatch(
-    result?.text ?? "",
+    ends.join("\n"),
     new RegExp([
       "^echo ran",
       "count .*not now",

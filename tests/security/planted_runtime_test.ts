@@ -1,9 +1,7 @@
 /** Attacks on a kernel while it is set up: a file of the workspace takes the place of ipybox's own code. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { ipybox } from "../support/cli.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { workspaceWithServer } from "../support/mcp_workspace.ts";
-import { TempFolder } from "../support/temp_folder.ts";
 
 /** Calls a tool as soon as the cell looks for `sys`, and is the real module for all else. */
 const CALLER = `
@@ -25,15 +23,6 @@ def hook(name, *args, **kwargs):
 builtins.__import__ = hook
 `;
 
-Deno.test("no package of the workspace takes the place of ipybox_runtime before the code runs", async () => {
-  await using workspace = await workspaceWithServer();
-  await Deno.mkdir(`${workspace.path}/ipybox_runtime`);
-  await Deno.writeTextFile(`${workspace.path}/ipybox_runtime/__init__.py`, CALLER);
-  const args = ["run", "-c", "print('hello')", "--workspace", workspace.path];
-  const { code, stdout } = await ipybox([...args, "--approve", "ask"]);
-  assertEquals([code, stdout], [0, "hello\n"]);
-});
-
 /** What the set-up of a kernel imports, and what its guards import later. */
 const STANDARD = [
   "ipybox_runtime",
@@ -45,8 +34,10 @@ const STANDARD = [
   "codecs",
 ];
 
-Deno.test("no module of the workspace takes the place of what guards shell commands", async () => {
-  await using workspace = await TempFolder.create();
+Deno.test("no module of the workspace takes the place of what sets a kernel up, or guards shell commands", async () => {
+  await using workspace = await workspaceWithServer();
+  await Deno.mkdir(`${workspace.path}/ipybox_runtime`);
+  await Deno.writeTextFile(`${workspace.path}/ipybox_runtime/__init__.py`, CALLER);
   const options = {
     workspace: workspace.path,
     requireShellEscape: true,
@@ -54,6 +45,8 @@ Deno.test("no module of the workspace takes the place of what guards shell comma
   } as const;
   await using test = await TestExecutor.start(options);
   const { executor } = test;
+  assertEquals((await executor.execute("print('hello')")).text, "hello");
+  await Deno.remove(`${workspace.path}/ipybox_runtime`, { recursive: true });
   await executor.execute(`
 for name in ${JSON.stringify(STANDARD)}:
     with open(name + ".py", "w") as file:

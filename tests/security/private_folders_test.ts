@@ -44,9 +44,10 @@ const folderSchema = z.object({
   error: z.string().default(""),
 });
 
-/** What comes of making a private folder with these variables. */
-async function privateFolder(variables: Readonly<Record<string, string>>) {
-  return folderSchema.parse(await inProcess(variables, ["folder"]));
+/** What comes of making a private folder with each of these variables. */
+async function privateFolders(...environments: readonly Readonly<Record<string, string>>[]) {
+  const said = await inProcess({}, ["folders", JSON.stringify(environments)]);
+  return z.array(folderSchema).parse(said);
 }
 
 /** The tools of a server that is started with these variables. */
@@ -59,23 +60,22 @@ async function toolsOf(
   return z.array(z.string()).parse(await inProcess(variables, args));
 }
 
-Deno.test("a private folder is empty, nobody else's, and gone in the end", async () => {
+Deno.test("a private folder is empty, nobody else's, not where temporary files are, and gone in the end", async () => {
   await using cache = await TempFolder.create();
-  const { path, entries, error } = await privateFolder({ XDG_CACHE_HOME: cache.path });
+  const temporary = ["/no/such", "/dev/null/none", `${cache.path}/${"long".repeat(20)}`];
+  const [first, ...others] = await privateFolders(
+    { XDG_CACHE_HOME: cache.path },
+    ...temporary.map((TMPDIR) => ({ TMPDIR })), // on which it does not depend
+  );
+  const { path = "", entries, error } = first ?? {};
   assertEquals([entries, error], [[], ""]);
+  assertEquals(others.length, temporary.length);
+  for (const { path } of others) assertStringIncludes(path, `${cache.path}/ipybox/run/`);
   const run = `${await Deno.realPath(cache.path)}/ipybox/run`;
   assertMatch(path.slice(run.length), /^\/[0-9a-f]{8}\/empty$/);
   const { mode, uid } = await Deno.stat(run);
   assertEquals([(mode ?? 0) & 0o777, uid], [0o700, Deno.uid()]);
   assertEquals(await Array.fromAsync(Deno.readDir(run)), []);
-});
-
-Deno.test("a private folder does not depend on the one for temporary files", async () => {
-  await using cache = await TempFolder.create();
-  for (const TMPDIR of ["/no/such", "/dev/null/none", `${cache.path}/${"long".repeat(20)}`]) {
-    const { path } = await privateFolder({ XDG_CACHE_HOME: cache.path, TMPDIR });
-    assertStringIncludes(path, `${cache.path}/ipybox/run/`);
-  }
 });
 
 Deno.test("a private folder is where code cannot write, and where sockets can be", async () => {
@@ -86,15 +86,12 @@ Deno.test("a private folder is where code cannot write, and where sockets can be
   await Deno.mkdir(`${root}/closed/ipybox`, { recursive: true });
   await Deno.writeTextFile(`${root}/closed/ipybox/run`, "");
   const unusable = ["workspace", "workspace/deep", "long".repeat(20), "closed"];
-  for (const name of unusable) {
-    const variables = { XDG_CACHE_HOME: `${root}/${name}`, TMPDIR: temporary.path };
-    const { path } = await privateFolder(variables);
-    assertStringIncludes(
-      path,
-      `${await Deno.realPath(temporary.path)}/ipybox-${Deno.uid()}/`,
-      name,
-    );
-  }
+  const made = await privateFolders(
+    ...unusable.map((name) => ({ XDG_CACHE_HOME: `${root}/${name}`, TMPDIR: temporary.path })),
+  );
+  const elsewhere = `${await Deno.realPath(temporary.path)}/ipybox-${Deno.uid()}/`;
+  assertEquals(made.length, unusable.length);
+  for (const [at, { path }] of made.entries()) assertStringIncludes(path, elsewhere, unusable[at]);
   const create = () =>
     HeldFolder.create({ parents: [`${root}/workspace/run`, `${root}/closed/ipybox/run`] });
   await assertRejects(create, ConfigError, `executed code can write to ${root}/workspace`);
@@ -223,7 +220,7 @@ Deno.test("nothing is a leftover while another process takes it over", async () 
   const sweeps = Array.from({ length: 4 }, async () => {
     while (!isOver) await sweep();
   });
-  for (let turn = 0; turn < 300; turn++) {
+  for (let turn = 0; turn < 100; turn++) {
     const folder = await HeldFolder.create({ parents: [place] });
     const record = await lockRecord(records, { turn });
     inUse.add(folder.path);

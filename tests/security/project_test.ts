@@ -8,6 +8,7 @@ import marketplace from "../../.claude-plugin/marketplace.json" with { type: "js
 import { ConfigError } from "../../src/base/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { silentLogger } from "../../src/base/log.ts";
+import { readSandboxConfig } from "../../src/sandbox/config.ts";
 import { ipybox } from "../support/cli.ts";
 import { filesBelow } from "../support/files.ts";
 import { McpHost } from "../support/mcp_client.ts";
@@ -99,7 +100,8 @@ Deno.test("sandbox settings that came with a project are refused", async () => {
   await Deno.symlink(project.path, `${folder.path}/link`);
   const shipped = `${project.path}/.ipybox/sandbox.json`;
   await Deno.writeTextFile(shipped, '{ "filesystem": { "allowWrite": ["~"] } }');
-  await Deno.writeTextFile(`${folder.path}/own.json`, "{}");
+  const own = '{ "network": { "allowedDomains": ["example.com"] } }';
+  await Deno.writeTextFile(`${folder.path}/own.json`, own);
   await Deno.symlink(`${folder.path}/own.json`, `${project.path}/own.json`);
   const start = (config: string) =>
     CodeExecutor.start({
@@ -112,7 +114,11 @@ Deno.test("sandbox settings that came with a project are refused", async () => {
   for (const config of [shipped, `${path}/link/.ipybox/sandbox.json`, `${project.path}/own.json`]) {
     await assertRejects(() => start(config), ConfigError, "may have come with it");
   }
-  await using _executor = await start(`${path}/own.json`);
+  const { network } = await readSandboxConfig(`${path}/own.json`, {
+    workspace: `${path}/workspace`,
+    project: project.path,
+  });
+  assertEquals(network?.allowedDomains, ["example.com"]);
 });
 
 Deno.test("a project that code could write to, or that opens too much, is refused", async () => {

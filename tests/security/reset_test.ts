@@ -7,6 +7,7 @@ import { rawServer } from "../support/mcp.ts";
 import { processesWith } from "../support/processes.ts";
 import { runPython } from "../support/run_python.ts";
 import { testIf } from "../support/skip.ts";
+import { stepsOf } from "../support/steps.ts";
 
 /** Plants code wherever a Python program of this user might run or obey it. */
 const PLANT = `
@@ -36,28 +37,8 @@ import os
 print("IMPLANT" in globals() or "IMPLANT" in os.environ, os.path.lexists(os.environ["HOME"] + "/matplotlib/matplotlibrc"))
 `;
 
-const WALLED = { type: "command", command: ["/usr/bin/env"], bubblewrap: true } as const;
-
-for (const spareKernel of [true, false]) {
-  const how = spareKernel ? "with a spare kernel" : "without a spare kernel";
-
-  Deno.test(`L4: nothing that code wrote to its home runs after a reset, ${how}`, async () => {
-    await using test = await TestExecutor.start({ spareKernel });
-    const { executor } = test;
-    // The spare kernel that takes over at the second reset started after the first planting.
-    for (let round = 0; round < (spareKernel ? 2 : 1); round++) {
-      // The spare kernel starts half a second after the other, and what is planted waits for it.
-      await executor.execute(`${PLANT}\nimport time; time.sleep(${spareKernel ? 2 : 0})\n${PLANT}`);
-      await executor.reset();
-      assertEquals((await executor.execute(STATE)).text?.trim(), "False False");
-    }
-  });
-
-  Deno.test(`L4: no process that code started outlives a reset, ${how}`, async () => {
-    await using test = await TestExecutor.start({ spareKernel });
-    const { executor, workspace } = test;
-    const script = `while :; do sleep 1; : ${workspace}; done`;
-    await executor.execute(`
+/** Starts processes that leave the kernel's session. */
+const linger = (script: string) => `
 import os, subprocess
 subprocess.Popen(["setsid", "-f", "sh", "-c", ${JSON.stringify(script)}])
 subprocess.Popen(["sh", "-c", ${JSON.stringify(script)}], start_new_session=True)
@@ -65,19 +46,29 @@ if os.fork() == 0:
     os.setsid()
     if os.fork() == 0: os.execvp("sh", ["sh", "-c", ${JSON.stringify(script)}])
     os._exit(0)
-`);
-    const running = async () => await processesWith(`: ${workspace}; done`);
+`;
+
+/** Resets a kernel whose code has planted files and started processes, and looks for either. */
+async function showReset(
+  { executor, workspace }: TestExecutor,
+  spareKernel: boolean,
+): Promise<void> {
+  const script = `while :; do sleep 1; : ${workspace}; done`;
+  const running = async () => await processesWith(`: ${workspace}; done`);
+  // The spare kernel that takes over at the second reset started after the first planting.
+  for (let round = 0; round < (spareKernel ? 2 : 1); round++) {
+    // The spare kernel starts half a second after the other, and what is planted waits for it.
+    await executor.execute(PLANT + linger(script));
     await until("they run", async () => (await running()).length === 3);
+    await executor.execute(`import time; time.sleep(${spareKernel ? 2 : 0})\n${PLANT}`);
     await executor.reset();
     assertEquals(await running(), []);
-    assertEquals((await executor.execute("print(1)")).text?.trim(), "1");
-  });
+    assertEquals((await executor.execute(STATE)).text?.trim(), "False False");
+  }
 }
 
-Deno.test("L4: code neither traces nor signals the kernel that will replace its own", async () => {
-  await using test = await TestExecutor.start({ spareKernel: true });
-  const { executor } = test;
-  const code = `
+/** What code may do to the kernel that will replace its own. */
+const SPARE = `
 import os, signal, time
 def spares():
     for name in os.listdir("/proc"):
@@ -105,30 +96,9 @@ keys = [os.path.join(folder, name) for folder, _, names in os.walk(os.environ["H
 print("keys", keys)
 os.makedirs("a"); os.makedirs("b"); open("a/file", "w").close(); os.rename("a/file", "b/file")
 `;
-  const { text } = await executor.execute(code, { timeoutMs: 60_000 });
-  const signal = Number(Deno.osRelease().split(".")[0]) >= 7 ||
-    Deno.osRelease().localeCompare("6.12", undefined, { numeric: true }) >= 0;
-  assertEquals(
-    text?.trim().split("\n"),
-    [
-      "environ refused",
-      "memory refused",
-      "descriptors refused",
-      `signal ${signal ? "refused" : "works"}`,
-      "own signal works",
-      "keys []",
-    ],
-  );
-});
 
-Deno.test("L4: code that starves its gateway of descriptors is ended by a reset", async () => {
-  // In the sandbox it cannot do that; without one a gateway that fails must not stay.
-  for (const sandbox of [true, false]) {
-    await using test = await TestExecutor.start({ sandbox });
-    const { executor, workspace } = test;
-    const script = `while :; do sleep 1; : ${workspace}; done`;
-    const { text } = await executor.execute(
-      `
+/** Has the gateway, where it can, and the kernel open hardly any files. */
+const starve = (script: string, sandbox: boolean) => `
 import os, resource, subprocess, time
 subprocess.Popen(["setsid", "-f", "sh", "-c", ${JSON.stringify(script)}])
 time.sleep(1)
@@ -142,52 +112,125 @@ for pid in (number(gateway), number(parent(gateway)))[:${sandbox ? 2 : 1}]:
     except PermissionError: print("refused")
 resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512))
 print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-`,
+`;
+
+/** Resets a kernel whose code has starved what it can. */
+async function showStarved(
+  { executor, workspace }: TestExecutor,
+  sandbox: boolean,
+): Promise<void> {
+  const script = `while :; do sleep 1; : ${workspace}; done`;
+  const { text } = await executor.execute(starve(script, sandbox));
+  const outcome = sandbox ? ["refused", "refused"] : ["limited"];
+  assertEquals(text?.trim().split("\n"), [...outcome, "512"]);
+  for (let round = 0; round < (sandbox ? 1 : 2); round++) {
+    await executor.reset();
+    const fresh = await executor.execute(
+      "import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 512)",
     );
-    const outcome = sandbox ? ["refused", "refused"] : ["limited"];
-    assertEquals(text?.trim().split("\n"), [...outcome, "512"]);
-    for (let round = 0; round < (sandbox ? 1 : 2); round++) {
-      await executor.reset();
-      const fresh = await executor.execute(
-        "import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 512)",
-      );
-      assertEquals(fresh.text?.trim(), "True");
-      assertEquals(await processesWith(`: ${workspace}; done`), []);
+    assertEquals(fresh.text?.trim(), "True");
+    assertEquals(await processesWith(`: ${workspace}; done`), []);
+  }
+}
+
+/** The folders on the way to ipybox's programs and to Python that code could move elsewhere and back. */
+const MOVED = `
+import os, sys
+ways = [os.path.dirname(os.path.dirname(os.environ["HOME"])), sys.executable, sys.prefix, sys.base_prefix]
+folders = set()
+for path in ways:
+    while path != "/":
+        if os.path.isdir(path): folders.add(path)
+        path = os.path.dirname(path)
+moved = []
+for path in sorted(folders):
+    try:
+        os.rename(path, path + ".moved")
+        os.rename(path + ".moved", path)
+        moved.append(path)
+    except OSError: pass
+print(moved)
+`;
+
+Deno.test("L4: code leaves nothing to the kernel that replaces its own, without a spare kernel", async (t) => {
+  const step = stepsOf(t);
+  await using test = await TestExecutor.start();
+  const { executor } = test;
+
+  await step("it cannot put its programs in the place of those of the next kernel", async () => {
+    assertEquals((await executor.execute(MOVED)).text?.trim(), "[]");
+  });
+
+  await step("nothing that it wrote to its home runs, and no process outlives it", async () => {
+    await showReset(test, false);
+  });
+
+  // Without a sandbox it can, see below.
+  await step("it cannot starve its gateway of descriptors, and is ended", async () => {
+    await showStarved(test, true);
+  });
+});
+
+Deno.test("L4: code leaves nothing to the kernel that replaces its own, with a spare kernel", async (t) => {
+  const step = stepsOf(t);
+  await using test = await TestExecutor.start({ spareKernel: true });
+  const { executor, workspace } = test;
+
+  await step("nothing that it wrote to its home runs, and no process outlives it", async () => {
+    await showReset(test, true);
+  });
+
+  await step("it neither traces nor signals it", async () => {
+    const { text } = await executor.execute(SPARE, { timeoutMs: 60_000 });
+    const signal = Number(Deno.osRelease().split(".")[0]) >= 7 ||
+      Deno.osRelease().localeCompare("6.12", undefined, { numeric: true }) >= 0;
+    assertEquals(
+      text?.trim().split("\n"),
+      [
+        "environ refused",
+        "memory refused",
+        "descriptors refused",
+        `signal ${signal ? "refused" : "works"}`,
+        "own signal works",
+        "keys []",
+      ],
+    );
+  });
+
+  await step("what it has not written yet is written", async () => {
+    await executor.execute("file = open('kept', 'w'); file.write('all of it')");
+    await executor.execute(
+      "x = [open('kept in a cycle', 'w')]; x[0].write('this, too'); x.append(x)",
+    );
+    await executor.reset();
+    assertEquals(await Deno.readTextFile(`${workspace}/kept`), "all of it");
+    assertEquals(await Deno.readTextFile(`${workspace}/kept in a cycle`), "this, too");
+    const again = await executor.execute(
+      "%store?\nimport os; os.makedirs(os.environ['TMPDIR'], exist_ok=True)",
+    );
+    assert(again.text !== undefined);
+    assertStringIncludes(`${(await executor.execute("x = 7\n%store x\nprint('ok')")).text}`, "ok");
+  });
+
+  await step("no file of the workspace runs before code that imports it", async () => {
+    for (const name of ["sitecustomize", "usercustomize", "code", "difflib", "random", "sqlite3"]) {
+      await Deno.writeTextFile(`${workspace}/${name}.py`, `open("ran", "w").close()\n1/0\n`);
     }
-  }
+    await executor.reset();
+    await executor.reset(); // this one has surely started after that
+    await executor.check("undefined_name");
+    const { text } = await executor.execute(
+      "import sys; print(sys.path[0] == '', 'random' in sys.modules)",
+    );
+    assertEquals(text?.trim(), "True True");
+    assertEquals(await lstatIfPresent(`${workspace}/ran`), undefined);
+  });
 });
 
-Deno.test("L4: a file of the workspace does not run in a kernel before code that imports it", async () => {
-  await using test = await TestExecutor.start({ spareKernel: true });
-  const { executor, workspace } = test;
-  for (const name of ["sitecustomize", "usercustomize", "code", "difflib", "random", "sqlite3"]) {
-    await Deno.writeTextFile(`${workspace}/${name}.py`, `open("ran", "w").close()\n1/0\n`);
-  }
-  await executor.reset();
-  await executor.reset(); // this one has surely started after that
-  await executor.check("undefined_name");
-  const { text } = await executor.execute(
-    "import sys; print(sys.path[0] == '', 'random' in sys.modules)",
-  );
-  assertEquals(text?.trim(), "True True");
-  assertEquals(await lstatIfPresent(`${workspace}/ran`), undefined);
-});
-
-Deno.test("L4: what code has not written yet is written when its kernel is reset", async () => {
-  await using test = await TestExecutor.start({ spareKernel: true });
-  const { executor, workspace } = test;
-  await executor.execute("file = open('kept', 'w'); file.write('all of it')");
-  await executor.execute(
-    "x = [open('kept in a cycle', 'w')]; x[0].write('this, too'); x.append(x)",
-  );
-  await executor.reset();
-  assertEquals(await Deno.readTextFile(`${workspace}/kept`), "all of it");
-  assertEquals(await Deno.readTextFile(`${workspace}/kept in a cycle`), "this, too");
-  const again = await executor.execute(
-    "%store?\nimport os; os.makedirs(os.environ['TMPDIR'], exist_ok=True)",
-  );
-  assert(again.text !== undefined);
-  assertStringIncludes(`${(await executor.execute("x = 7\n%store x\nprint('ok')")).text}`, "ok");
+// In the sandbox code cannot do that; without one a gateway that fails must not stay.
+Deno.test("L4: code that starves its gateway of descriptors is ended by a reset", async () => {
+  await using test = await TestExecutor.start({ sandbox: false });
+  await showStarved(test, false);
 });
 
 for (const bubblewrap of [true, false]) {
@@ -198,6 +241,7 @@ for (const bubblewrap of [true, false]) {
       sandbox: bubblewrap,
     });
     const { executor } = test;
+    if (bubblewrap) assertEquals((await executor.execute(MOVED)).text?.trim(), "[]");
     await executor.registerServer("raw", rawServer());
     const planted = `
 import os, pathlib, builtins
@@ -225,33 +269,6 @@ for file in (runtime / "ipybox_runtime/kernel/__init__.py", runtime.parent / "la
     await executor.reset();
     const [first] = before.split(", '/");
     assertEquals((await look()).split(", '/")[0], first);
-  });
-}
-
-/** The folders on the way to ipybox's programs and to Python that code could move elsewhere and back. */
-const MOVED = `
-import os, sys
-ways = [os.path.dirname(os.path.dirname(os.environ["HOME"])), sys.executable, sys.prefix, sys.base_prefix]
-folders = set()
-for path in ways:
-    while path != "/":
-        if os.path.isdir(path): folders.add(path)
-        path = os.path.dirname(path)
-moved = []
-for path in sorted(folders):
-    try:
-        os.rename(path, path + ".moved")
-        os.rename(path + ".moved", path)
-        moved.append(path)
-    except OSError: pass
-print(moved)
-`;
-
-for (const placement of [undefined, WALLED]) {
-  const where = placement === undefined ? "here" : "elsewhere";
-  Deno.test(`L4: code cannot put its programs in the place of those of the next kernel, ${where}`, async () => {
-    await using test = await TestExecutor.start({ placement });
-    assertEquals((await test.executor.execute(MOVED)).text?.trim(), "[]");
   });
 }
 

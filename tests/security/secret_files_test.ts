@@ -2,6 +2,7 @@
 import { assertEquals } from "@std/assert";
 import { readDotenv } from "../../src/mcp/env.ts";
 import { TestExecutor } from "../support/executor.ts";
+import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 /** Secrets in folders of agent programs, editors and package managers, which are read-only as a whole. */
@@ -43,28 +44,32 @@ async function fill(folder: string): Promise<void> {
   await new Deno.Command("mkfifo", { args: pipes }).output();
 }
 
-Deno.test("code sees no secret in folders that are read-only, and none that is a pipe", async (t) => {
+Deno.test("code sees no secret, and no variables of its own choice count", async (t) => {
+  const step = stepsOf(t);
   await using folder = await TempFolder.create();
   await fill(folder.path);
-  await t.step("in a project", async () => {
-    const sandbox = { project: folder.path };
-    await using started = await TestExecutor.start({ sandbox });
+  await using workspace = await TempFolder.create();
+  await Deno.mkdir(`${workspace.path}/.env`);
+  await using started = await TestExecutor.start({
+    workspace: workspace.path,
+    sandbox: { project: folder.path },
+  });
+
+  await step("it sees none in folders of a project, and none that is a pipe", async () => {
     const { text } = await started.executor.execute(READ(folder.path));
     assertEquals(text, "[] .gemini/settings.json");
   });
-  await t.step("in its workspace", async () => {
+
+  await step("it chooses no variables by a file in the place of a folder .env", async () => {
+    await started.executor.execute(`import os
+os.rmdir(".env")
+open(".env", "w").write("KERNEL_ENV_X=code")`);
+    assertEquals(await readDotenv(workspace.path), {});
+  });
+
+  await step("it sees none in its workspace", async () => {
     await using started = await TestExecutor.start({ workspace: folder.path });
     const { text } = await started.executor.execute(READ(folder.path));
     assertEquals(text, "[] .gemini/settings.json");
   });
-});
-
-Deno.test("code that puts a file in the place of a folder .env chooses no variables", async () => {
-  await using workspace = await TempFolder.create();
-  await Deno.mkdir(`${workspace.path}/.env`);
-  await using started = await TestExecutor.start({ workspace: workspace.path });
-  await started.executor.execute(`import os
-os.rmdir(".env")
-open(".env", "w").write("KERNEL_ENV_X=code")`);
-  assertEquals(await readDotenv(workspace.path), {});
 });

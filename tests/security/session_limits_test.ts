@@ -42,7 +42,7 @@ print(count)
 testIf(Deno.build.os === "linux", "only Linux counts them for the user", {
   name: "a session does not take all signals that the user's programs may queue",
   fn: async () => {
-    await using started = await TestExecutor.start({ spareKernel: false });
+    await using started = await TestExecutor.start();
     const code = `import subprocess, sys
 print(subprocess.check_output([sys.executable, "-c", ${JSON.stringify(SIGNALS)}], text=True))`;
     const { text } = await started.executor.execute(code); // the kernel has threads that take them
@@ -51,31 +51,23 @@ print(subprocess.check_output([sys.executable, "-c", ${JSON.stringify(SIGNALS)}]
 });
 
 testIf(state === "ok", detail, {
-  name: "processes of a session cannot take more memory together than one may",
-  fn: async () => {
-    await using started = await TestExecutor.start({
-      limits: { memoryBytes: 1536 * 2 ** 20 },
-      spareKernel: false,
-    });
-    const text = await started.executor.execute(MANY, { timeoutMs: 60_000 }).then(
-      (result) => result.text ?? "",
-      (error: unknown) => {
-        assert(error instanceof KernelDiedError, String(error));
-        return "died";
-      },
-    );
-    assertMatch(text, /-9|died/); // one of them was killed for it, or the kernel was
-    assertEquals((await started.executor.execute("1 + 1")).text, "2");
-  },
-});
-
-testIf(state === "ok", detail, {
-  name: "the groups of a session are gone with it",
+  name:
+    "processes of a session cannot take more memory together than one may, and its groups end with it",
   fn: async () => {
     const seconds = 10_000 + Math.random(); // by which its process is known among all others
     let own: readonly string[];
     {
-      await using started = await TestExecutor.start({ spareKernel: false });
+      await using started = await TestExecutor.start({ limits: { memoryBytes: 1536 * 2 ** 20 } });
+      const text = await started.executor.execute(MANY, { timeoutMs: 60_000 }).then(
+        (result) => result.text ?? "",
+        (error: unknown) => {
+          assert(error instanceof KernelDiedError, String(error));
+          return "died";
+        },
+      );
+      assertMatch(text, /-9|died/); // one of them was killed for it, or the kernel was
+      assertEquals((await started.executor.execute("1 + 1")).text, "2");
+
       const code = `import subprocess\nsubprocess.Popen(["sleep", "${seconds}"]).pid > 0`;
       assertEquals((await started.executor.execute(code)).text, "True");
       own = await groupsOf(["sleep", String(seconds)]);

@@ -12,8 +12,10 @@ import { filesBelow } from "../support/files.ts";
 import { ipybox } from "../support/cli.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
-import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
+import { RAW } from "../support/mcp_workspace.ts";
+import { rawServer } from "../support/mcp.ts";
 import { testPython } from "../support/python.ts";
+import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const script = new URL("../fixtures/mcp/prober.py", import.meta.url).pathname;
@@ -59,35 +61,11 @@ async function workspaceWith(servers: Record<string, StdioServerParams>): Promis
   return workspace;
 }
 
-Deno.test("what sessions over HTTP do is in the workspace's audit log, which outlives their folders", async () => {
-  await using workspace = await workspaceWithServer();
-  const sessions: string[] = [];
-  {
-    await using server = await HttpMcp.start(["--workspace", workspace.path, "--approve", "allow"]);
-    for (let count = 0; count < 2; count++) {
-      await using tenant = await Tenant.join(server);
-      sessions.push(basename(tenant.folder));
-      await tenant.host.execute(`${RAW}raw.run_sync("count").text`);
-      const files = [...(await filesBelow(tenant.folder)).keys()];
-      assertEquals(files.filter((path) => path.includes("audit")), []);
-    }
-  }
-  const folders = await makeSessionFolders(workspace.path);
-  await Deno.remove(folders, { recursive: true }); // as clean-up does
-
-  const lines = await Array.fromAsync(readAuditLog(workspace.path));
-
-  const calls = lines.filter(({ tool }) => tool === "count");
-  assertEquals(calls.map(({ session, decision }) => [session, decision]), [
-    [sessions[0], "allow"],
-    [sessions[1], "allow"],
-  ]);
-  assertEquals((await verifyAuditLog(workspace.path)).ok, true);
-});
-
-Deno.test("what servers write to a session's .ipybox decides on no server's code or sandbox", async () => {
+Deno.test("what the host keeps for sessions over HTTP is out of reach of their code and servers", async (t) => {
+  const step = stepsOf(t);
   await using outside = await TempFolder.create();
   await using workspace = await workspaceWith({
+    raw: rawServer(),
     files: prober("${workspaceFolder}"),
     closed: { ...prober(), sandbox: ".ipybox/closed.json" },
     code: { command: testPython(), args: ["${workspaceFolder}/.ipybox/server.py"] },
@@ -96,30 +74,65 @@ Deno.test("what servers write to a session's .ipybox decides on no server's code
   await Deno.writeTextFile(`${workspace.path}/.ipybox/closed.json`, settings("."));
   const trusted = await ipybox(["trust", "--yes"], { cwd: workspace.path });
   assertEquals(trusted.code, 0, trusted.stderr);
-  await using server = await HttpMcp.start(["--workspace", workspace.path, "--approve", "allow"]);
-  await using tenant = await Tenant.join(server);
-  const { folder } = tenant;
+  const sessions: string[] = [];
+  {
+    await using server = await HttpMcp.start(["--workspace", workspace.path, "--approve", "allow"]);
+    await using tenant = await Tenant.join(server);
+    await using other = await Tenant.join(server);
+    const { folder } = tenant;
 
-  // As a server does that may write to ${workspaceFolder}, and is called by the tenant's code.
-  const plant = (name: string, text: string) =>
-    `open("${folder}/.ipybox/${name}", "w").write(${JSON.stringify(text)})`;
-  const planted = await tenant.probe("files", {
-    settings: plant("closed.json", settings(outside.path)),
-    code: plant("server.py", await Deno.readTextFile(script)),
-  });
+    await step("their folders have no audit log", async () => {
+      for (const { host, folder } of [tenant, other]) {
+        sessions.push(basename(folder));
+        await host.execute(`${RAW}raw.run_sync("count").text`);
+        const files = [...(await filesBelow(folder)).keys()];
+        assertEquals(files.filter((path) => path.includes("audit")), []);
+      }
+    });
 
-  assertMatch(planted, /^\{"settings": "\d+", "code": "\d+"\}/);
-  const closed = await tenant.probe("closed", {
-    outside: `write("${outside.path}/escaped")`,
-    inside: `write("${folder}/written")`,
-  });
-  assertMatch(closed, /^\{"outside": "! \w+", "inside": "written"\}/); // by the workspace's settings
-  const code = await tenant.probe("code", { ran: `write("${outside.path}/ran")` });
-  assertMatch(
-    code,
-    /was not started: its files in the workspace.* have changed since the session began/,
+    await step(
+      "what servers write to its .ipybox decides on no server's code or sandbox",
+      async () => {
+        // As a server does that may write to ${workspaceFolder}, and is called by the tenant's code.
+        const plant = (name: string, text: string) =>
+          `open("${folder}/.ipybox/${name}", "w").write(${JSON.stringify(text)})`;
+        const planted = await tenant.probe("files", {
+          settings: plant("closed.json", settings(outside.path)),
+          code: plant("server.py", await Deno.readTextFile(script)),
+        });
+
+        assertMatch(planted, /^\{"settings": "\d+", "code": "\d+"\}/);
+        const closed = await tenant.probe("closed", {
+          outside: `write("${outside.path}/escaped")`,
+          inside: `write("${folder}/written")`,
+        });
+        assertMatch(closed, /^\{"outside": "! \w+", "inside": "written"\}/); // by the workspace's settings
+        const code = await tenant.probe("code", { ran: `write("${outside.path}/ran")` });
+        assertMatch(
+          code,
+          /was not started: its files in the workspace.* have changed since the session began/,
+        );
+        assertEquals([...(await filesBelow(outside.path)).keys()], []);
+      },
+    );
+  }
+
+  await step(
+    "what they did is in the workspace's audit log, which outlives their folders",
+    async () => {
+      const folders = await makeSessionFolders(workspace.path);
+      await Deno.remove(folders, { recursive: true }); // as clean-up does
+
+      const lines = await Array.fromAsync(readAuditLog(workspace.path));
+
+      const calls = lines.filter(({ tool }) => tool === "count");
+      assertEquals(calls.map(({ session, decision }) => [session, decision]), [
+        [sessions[0], "allow"],
+        [sessions[1], "allow"],
+      ]);
+      assertEquals((await verifyAuditLog(workspace.path)).ok, true);
+    },
   );
-  assertEquals([...(await filesBelow(outside.path)).keys()], []);
 });
 
 Deno.test("sessions have the settings of the workspace that is served, and leave no record of their own", async () => {

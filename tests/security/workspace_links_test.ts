@@ -32,6 +32,7 @@ import { HttpMcp } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { rawServer } from "../support/mcp.ts";
 import { testPython } from "../support/python.ts";
+import { stepsOf } from "../support/steps.ts";
 import { writeAcceptedPolicy } from "../support/policy.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { attack, DENIED, TOOLS } from "./siege.ts";
@@ -83,7 +84,8 @@ Deno.test("settings of a sandbox that a link in the workspace leads to are not r
   await using folder = await TempFolder.create();
   await using outside = await TempFolder.create();
   const workspace = folder.path;
-  await Deno.writeTextFile(`${outside.path}/sandbox.json`, "{}");
+  const settings = '{"network": {"allowedDomains": ["example.com"]}}';
+  await Deno.writeTextFile(`${outside.path}/sandbox.json`, settings);
   await Deno.symlink(`${outside.path}/sandbox.json`, `${workspace}/file.json`);
   await Deno.symlink(outside.path, `${workspace}/conf`);
   for (const [config, link] of [["file.json", "file.json"], ["conf/sandbox.json", "conf"]]) {
@@ -104,8 +106,8 @@ Deno.test("settings of a sandbox that a link in the workspace leads to are not r
   await Deno.mkdir(`${workspace}/.ipybox`, { recursive: true });
   await Deno.symlink(`${outside.path}/sandbox.json`, `${workspace}/.ipybox/sandbox.json`);
   const config = `${workspace}/.ipybox/sandbox.json`;
-  await using started = await TestExecutor.start({ workspace, sandbox: { config } });
-  assertEquals((await started.executor.execute("6 * 7")).text, "42");
+  const { network } = await readSandboxConfig(config, { workspace });
+  assertEquals(network?.allowedDomains, ["example.com"]);
 });
 
 Deno.test("nothing that code of another workspace could change is run or obeyed", async () => {
@@ -226,15 +228,60 @@ Deno.test("code that swaps a server's folder for a link does not choose where it
   assert(!isOutside, places.join("\n"));
 });
 
-Deno.test("code that replaces the folder of a server's settings does not choose its sandbox", async () => {
+Deno.test("code reaches nothing of the workspaces in its own and of sessions over HTTP", async (t) => {
+  const step = stepsOf(t);
   await using folder = await TempFolder.create();
   await using outside = await TempFolder.create();
   const workspace = folder.path;
+  const project = `${folder.path}/a/proj`;
+  await Deno.mkdir(project, { recursive: true });
+  const registry = await ServerRegistry.open({ workspace: project });
+  await registry.register("raw", { ...rawServer(), env: { KEY: "literal secret" } });
+  const before = await Deno.readTextFile(`${project}/.ipybox/mcp.json`);
+  const inner = `${folder.path}/inner`;
+  await Deno.mkdir(inner);
+  await using server = await HttpMcp.start(["--workspace", workspace]);
+  await using host = await McpHost.join(server.address);
+  await host.execute("open('secret-of-a-tenant', 'w').write('x')");
   await Deno.writeTextFile(`${outside.path}/s.json`, "{}");
   await Deno.symlink(outside.path, `${workspace}/conf`);
   const servers = { raw: { ...rawServer(), sandbox: "conf/s.json" } };
-  await using started = await TestExecutor.start({ workspace, servers });
-  const { text } = await started.executor.execute(`
+  await using outer = await TestExecutor.start({ workspace, servers });
+  const { executor } = outer;
+
+  await step("it sees no file of a session", async () => {
+    const { text } = await executor.execute(`
+import os
+seen = [os.path.join(folder, name) for folder, dirs, files in os.walk(".", onerror=lambda e: None) for name in dirs + files]
+print([path for path in seen if "session" in path or "tenant" in path or "mcp.json" in path])
+`);
+    assertEquals(text, "[]");
+  });
+
+  await step("it sees and changes nothing of a workspace in its own", async () => {
+    const results = await attack(
+      executor,
+      `${TOOLS}
+attempt("read", lambda: open("a/proj/.ipybox/mcp.json").read())
+attempt("list", lambda: os.listdir("a/proj/.ipybox")[0])
+attempt("write", lambda: write("a/proj/.ipybox/mcp.json"))
+attempt("policy", lambda: write("a/proj/.ipybox/policy.json"))
+attempt("rename", lambda: os.rename("a/proj/.ipybox", "mine"))
+attempt("parent", lambda: os.rename("a", "b"))
+attempt("remove", lambda: shutil.rmtree("a/proj/.ipybox"))`,
+    );
+    const { list, write, policy, ...others } = results;
+    // It may have an empty folder in its place, which is nobody else's.
+    assert(!list?.includes("mcp.json"), list);
+    for (const outcome of [write, policy]) assertMatch(outcome ?? "", /^'?7'?$|Error$/);
+    for (const [name, outcome] of Object.entries(others)) assertMatch(outcome, DENIED, name);
+    const state = await Array.fromAsync(Deno.readDir(`${project}/.ipybox`), ({ name }) => name);
+    assertEquals(state.sort(), ["mcp.json", "mcp.lock"]);
+    assertEquals(await Deno.readTextFile(`${project}/.ipybox/mcp.json`), before);
+  });
+
+  await step("it chooses no server's sandbox by replacing the folder of its settings", async () => {
+    const { text } = await executor.execute(`
 import json, os
 os.unlink("conf"); os.mkdir("conf")
 with open("conf/s.json", "w") as file:
@@ -245,79 +292,35 @@ try:
 except Exception as error:
     print(error)
 `);
-  assertMatch(text ?? "", /was not started: .* its sandbox settings, have changed since/);
-});
+    assertMatch(text ?? "", /was not started: .* its sandbox settings, have changed since/);
+  });
 
-Deno.test("code sees and changes nothing of a workspace in its own", async () => {
-  await using folder = await TempFolder.create();
-  const inner = `${folder.path}/a/proj`;
-  await Deno.mkdir(inner, { recursive: true });
-  const registry = await ServerRegistry.open({ workspace: inner });
-  await registry.register("raw", { ...rawServer(), env: { KEY: "literal secret" } });
-  const before = await Deno.readTextFile(`${inner}/.ipybox/mcp.json`);
-
-  await using started = await TestExecutor.start({ workspace: folder.path });
-  const results = await attack(
-    started.executor,
-    `${TOOLS}
-attempt("read", lambda: open("a/proj/.ipybox/mcp.json").read())
-attempt("list", lambda: os.listdir("a/proj/.ipybox")[0])
-attempt("write", lambda: write("a/proj/.ipybox/mcp.json"))
-attempt("policy", lambda: write("a/proj/.ipybox/policy.json"))
-attempt("rename", lambda: os.rename("a/proj/.ipybox", "mine"))
-attempt("parent", lambda: os.rename("a", "b"))
-attempt("remove", lambda: shutil.rmtree("a/proj/.ipybox"))`,
-  );
-  const { list, write, policy, ...others } = results;
-  // It may have an empty folder in its place, which is nobody else's.
-  assert(!list?.includes("mcp.json"), list);
-  for (const outcome of [write, policy]) assertMatch(outcome ?? "", /^'?7'?$|Error$/);
-  for (const [name, outcome] of Object.entries(others)) assertMatch(outcome, DENIED, name);
-  const state = await Array.fromAsync(Deno.readDir(`${inner}/.ipybox`), ({ name }) => name);
-  assertEquals(state.sort(), ["mcp.json", "mcp.lock"]);
-  assertEquals(await Deno.readTextFile(`${inner}/.ipybox/mcp.json`), before);
-});
-
-Deno.test("code of a workspace in another one sees nothing of the outer one's state", async () => {
-  await using folder = await TempFolder.create();
-  const inner = `${folder.path}/inner`;
-  await Deno.mkdir(inner);
-  await using outer = await TestExecutor.start({ workspace: folder.path });
-  await outer.executor.execute(`
+  await step(
+    "in a workspace in another one, it sees nothing of the outer one's state",
+    async () => {
+      await executor.execute(`
 import os
 os.makedirs("inner/.ipybox", exist_ok=True)
 open("inner/.ipybox/policy.json", "w").write('{"rules": [{"effect": "allow"}]}')
 open("inner/.env", "w").write("KERNEL_ENV_X=of code")`);
-  assertEquals(await readDotenv(inner), {});
-  await using test = await TestExecutor.start({ workspace: inner });
-  const results = await attack(
-    test.executor,
-    `${TOOLS}
+      assertEquals(await readDotenv(inner), {});
+      await using test = await TestExecutor.start({ workspace: inner });
+      const results = await attack(
+        test.executor,
+        `${TOOLS}
 attempt("variable", lambda: os.environ["X"])
 attempt("state", lambda: os.listdir(${JSON.stringify(folder.path)} + "/.ipybox")[0])
 attempt("own state", lambda: os.listdir(".ipybox")[0])
 attempt("above", lambda: write(${JSON.stringify(folder.path)} + "/planted"))
 attempt("dotenv", lambda: open(".env").read()[0])`,
+      );
+      const { variable, ...others } = results;
+      assertEquals([variable, Object.keys(others).length], ["KeyError", 4]);
+      for (const [name, outcome] of Object.entries(others)) {
+        if (outcome !== "IndexError") assertMatch(outcome, DENIED, name); // it is empty
+      }
+    },
   );
-  const { variable, ...others } = results;
-  assertEquals([variable, Object.keys(others).length], ["KeyError", 4]);
-  for (const [name, outcome] of Object.entries(others)) {
-    if (outcome !== "IndexError") assertMatch(outcome, DENIED, name); // it is empty
-  }
-});
-
-Deno.test("code in the workspace of an HTTP server sees nothing of its sessions", async () => {
-  await using folder = await TempFolder.create();
-  await using server = await HttpMcp.start(["--workspace", folder.path]);
-  await using host = await McpHost.join(server.address);
-  await host.execute("open('secret-of-a-tenant', 'w').write('x')");
-  await using started = await TestExecutor.start({ workspace: folder.path });
-  const { text } = await started.executor.execute(`
-import os
-seen = [os.path.join(folder, name) for folder, dirs, files in os.walk(".", onerror=lambda e: None) for name in dirs + files]
-print([path for path in seen if "session" in path or "tenant" in path or "mcp.json" in path])
-`);
-  assertEquals(text, "[]");
 });
 
 Deno.test("a registry that nobody registered starts no server unasked", async (t) => {
@@ -400,16 +403,6 @@ except Exception as error:
     assertMatch(asked[0] ?? "", /start_mcp_server[^]*raw_server\.ts[^]*have not registered it/);
     assertMatch(text, /was not started/);
     assertEquals(await started(), false);
-  });
-
-  await t.step("nor in sessions over HTTP", async () => {
-    await using folder = await TempFolder.create();
-    await plant(folder.path, rawServer("normal", journal));
-    await using server = await HttpMcp.start(["--workspace", folder.path]);
-    await using host = await McpHost.join(server.address, { answer: () => "allow" });
-    assertMatch(await host.execute(call), /No MCP server "raw" is registered/);
-    assertEquals(await started(), false);
-    assertMatch(server.stderr, /you have not registered them: raw/);
   });
 });
 

@@ -43,9 +43,13 @@ const CELLS: Readonly<Record<string, readonly [code: string, outcome: RegExp]>> 
     /^$/,
   ],
   "a reply of its own with 60 MiB": [
-    `class E(Exception):
-    def __str__(self): return "v" * (25 * M)
-raise E()`,
+    `say = k.session.send
+def send_long(stream, kind, content=None, *args, **kwargs):
+    if kind == "execute_reply":
+        k.session.send = say
+        content = dict(status="error", ename="E", evalue="v" * (25 * M), traceback=["v" * (35 * M)])
+    return say(stream, kind, content, *args, **kwargs)
+k.session.send = send_long`,
     /E: vvv/,
   ],
   "messages of five million arrays": [

@@ -44,7 +44,7 @@ export async function withBrowser<T>(use: (browser: TestBrowser) => Promise<T>):
   const program = findChromium();
   if (program === undefined) throw new Error("There is no Chromium: apt-get install chromium");
   await using parts = new AsyncDisposableStack();
-  const running = parts.adopt(await launch(program, []), (own) => own.close());
+  const running = parts.adopt(await launch(program), (own) => own.close());
   return await use(parts.use(new TestBrowser(running)));
 }
 
@@ -56,25 +56,20 @@ let shared: Promise<Browser> | undefined;
  *
  * @param name The test's name.
  * @param fn The test.
- * @param args Further options of Chromium, which is then started for this test alone.
  */
 export function browserTest(
   name: string,
-  fn: (browser: TestBrowser, context: Deno.TestContext) => Promise<void>,
-  args?: readonly string[],
+  fn: (browser: TestBrowser) => Promise<void>,
 ): void {
   const program = findChromium();
-  if (program !== undefined && args === undefined) share(program);
+  if (program !== undefined) share(program);
   testIf(program !== undefined, "there is no Chromium: apt-get install chromium", {
     name,
-    fn: async (context) => {
-      await using parts = new AsyncDisposableStack();
-      let running = await shared;
-      if (program !== undefined && args !== undefined) {
-        running = parts.adopt(await launch(program, args), (own) => own.close());
-      }
+    fn: async () => {
+      const running = await shared;
       if (running === undefined) throw new Error("There is no Chromium");
-      await fn(parts.use(new TestBrowser(running)), context);
+      await using browser = new TestBrowser(running);
+      await fn(browser);
     },
   });
 }
@@ -82,15 +77,15 @@ export function browserTest(
 function share(program: string): void {
   if (sharing) return;
   sharing = true;
-  Deno.test.beforeAll(async () => void await (shared = launch(program, [])));
+  Deno.test.beforeAll(async () => void await (shared = launch(program)));
   Deno.test.afterAll(async () => await (await shared)?.close());
 }
 
 let sharing = false;
 
-async function launch(executablePath: string, args: readonly string[]): Promise<Browser> {
-  const sandbox = Deno.uid() === 0 ? ["--no-sandbox"] : []; // it refuses to run as root with it
-  return await chromium.launch({ executablePath, args: [...sandbox, ...args] });
+async function launch(executablePath: string): Promise<Browser> {
+  const args = Deno.uid() === 0 ? ["--no-sandbox"] : []; // it refuses to run as root with its sandbox
+  return await chromium.launch({ executablePath, args });
 }
 
 /** A browser as one test has it. Disposing closes the test's pages. */
