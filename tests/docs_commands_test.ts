@@ -142,11 +142,16 @@ async function furnish(home: string): Promise<void> {
   await Deno.writeTextFile(`${home}/bin/ipybox`, `#!/bin/sh\nexec ${ipybox} "$@"\n`, {
     mode: 0o755,
   });
-  // How npm reaches its registry, which MCP servers find by HOME. `npx` installs a package again in a
-  // cache that it reaches by a link.
-  const settings = await Deno.readTextFile(await npmSetting("userconfig")).catch(() => "");
-  const cache = await npmSetting("cache");
-  await Deno.writeTextFile(`${home}/.npmrc`, `${settings}\ncache=${cache}\n`, { mode: 0o600 });
+  // How npm reaches its registry, which MCP servers find by HOME.
+  await Deno.writeTextFile(`${home}/.npmrc`, await (settings ??= npmSettings()), { mode: 0o600 });
+}
+
+let settings: Promise<string> | undefined;
+
+/** `npx` installs a package again in a cache that it reaches by a link. */
+async function npmSettings(): Promise<string> {
+  const own = await Deno.readTextFile(await npmSetting("userconfig")).catch(() => "");
+  return `${own}\ncache=${await npmSetting("cache")}\n`;
 }
 
 async function npmSetting(name: string): Promise<string> {
