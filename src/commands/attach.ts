@@ -3,13 +3,14 @@ import { CodeExecutionError, ExecutionTimeoutError } from "../base/errors.ts";
 import { attachOwn } from "../executor/code_executor.ts";
 import { findSession, refuseOfClient } from "../executor/durable.ts";
 import { runAction } from "./actions/code_action.ts";
-import { type Command, type CommandIo, type ParsedArgs, UsageError } from "./command.ts";
+import type { Command, CommandIo, ParsedArgs } from "./command.ts";
 import { executorOptions, FOLLOW } from "./executor_options.ts";
 import { followOptions } from "./run.ts";
+import { onlyDetached } from "./sessions.ts";
 import { picturesOf } from "./terminal/pictures.ts";
 
 export const attach: Command = {
-  usage: "ID [OPTIONS]",
+  usage: "[ID] [OPTIONS]",
   positional: { max: 1 },
   options: {
     ...FOLLOW,
@@ -18,27 +19,25 @@ export const attach: Command = {
   },
   notes: [
     "Prints the code's output since it began, follows it, and asks you its questions.",
-    "Tool calls of a session wait while no program is attached. sys.exit(N) in the",
-    "code sets the exit code. Code that has ended gives its result again.",
+    "Without ID, attaches to your only detached session. Tool calls of a session wait",
+    "while no program is attached. sys.exit(N) in the code sets the exit code. Code",
+    "that has ended gives its result again.",
     "",
     "Ctrl-C leaves the session running. If another program is attached, it is",
     "detached.",
     "",
     "Examples:",
     "",
-    "  ipybox attach 3f2a9c01d4e8 --approve ask",
+    "  ipybox attach",
     "  ipybox attach 3f2a9c01d4e8 --json --end",
   ].join("\n"),
   run,
 };
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
-  const [id] = parsed.positional;
-  if (id === undefined) {
-    throw new UsageError("Specify the session's id: `ipybox sessions` lists running ones");
-  }
   const timeoutMs = parsed.milliseconds("timeout");
   const pictures = picturesOf(parsed, io);
+  const id = parsed.positional[0] ?? await onlyDetached(io);
   const record = await findSession(id);
   const { workspace } = record;
   refuseOfClient(record);

@@ -87,6 +87,9 @@ async function runCommand(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     const { sessionId = "" } = executor;
     await executor.detach({ code });
     io.out(`${sessionId}\n`);
+    if (io.stdoutIsTerminal && io.stderrIsTerminal) {
+      io.err(`The code runs on. Come back to it with \`ipybox attach ${sessionId}\``);
+    }
     return EXIT.ok;
   }
   const storeHistory = typeof code !== "string"; // numbers the cells of a notebook

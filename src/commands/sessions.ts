@@ -14,6 +14,7 @@ import {
   EXIT,
   type ParsedArgs,
   printTable,
+  table,
   UsageError,
 } from "./command.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
@@ -63,9 +64,9 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     for (const id of ids) await endDurable(id);
     return EXIT.ok;
   }
-  const found = await Promise.all(
-    listed.filter(({ id }) => what === "list" || ids.includes(id))
-      .map(async (session) => describe(session, await waitingIn(session, io))),
+  const found = await described(
+    listed.filter(({ id }) => what === "list" || ids.includes(id)),
+    io,
   );
   if (parsed.has("json")) io.out(JSON.stringify(found, null, 2) + "\n");
   else if (what === "show") {
@@ -76,8 +77,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   } else if (found.length === 0) {
     io.err("No sessions are running: see `ipybox run --help`, option --detach");
   } else {
-    const rows = found.map((session): [string, string] => [session.id, lineOf(session)]);
-    printTable(rows, io);
+    printTable(listOf(found), io);
   }
   return EXIT.ok;
 }
@@ -90,12 +90,39 @@ export async function linesOfAlone(
   io: CommandIo,
 ): Promise<string[]> {
   const sessions = await listSessions(isMeant);
-  const found = await Promise.all(
-    sessions.filter(({ status }) => status?.attached === false)
-      .map(async (session) => describe(session, await waitingIn(session, io))),
+  const found = await described(
+    sessions.filter(({ status }) => status?.attached === false),
+    io,
   );
   return found.filter(({ waiting }) => waiting.length > 0)
     .map((session) => `Session ${session.id} is ${lineOf(session)}`);
+}
+
+/** The only session without a program, for a command that names none. */
+export async function onlyDetached(io: CommandIo): Promise<string> {
+  const listed = (await listSessions()).filter(({ record }) => !isOfClient(record));
+  const [only, ...others] = listed.filter(({ status }) => status?.attached === false);
+  if (only !== undefined && others.length === 0) return only.id;
+  const example = only ?? listed[0];
+  throw new UsageError(
+    example === undefined
+      ? "There is no session to attach to: `ipybox run --detach` starts one"
+      : `Specify which session, as in \`ipybox attach ${example.id}\`:\n` +
+        table(listOf(await described(listed, io))).join("\n"),
+  );
+}
+
+async function described(
+  sessions: readonly ListedSession[],
+  io: CommandIo,
+): Promise<Described[]> {
+  return await Promise.all(
+    sessions.map(async (session) => describe(session, await waitingIn(session, io))),
+  );
+}
+
+function listOf(sessions: readonly Described[]): [string, string][] {
+  return sessions.map((session) => [session.id, lineOf(session)]);
 }
 
 function describe(session: ListedSession, waiting: readonly WaitingCall[]) {

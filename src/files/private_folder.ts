@@ -1,4 +1,4 @@
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { messageOf } from "../base/message_of.ts";
@@ -109,8 +109,9 @@ export class HeldFolder implements FileLock {
         await using parts = new AsyncDisposableStack();
         const path = await makeFolder(parent);
         parts.defer(() => Deno.remove(path, { recursive: true }));
-        await keepToUser(parent, path);
-        const folder = new HeldFolder(path, parts.use(await lockFolder(path)));
+        const lock = parts.use(await lockFolder(path));
+        await keepToUser(parent, { made: basename(path), lock });
+        const folder = new HeldFolder(path, lock);
         await removeAbandoned(dirname(path), log);
         parts.move();
         return folder;
@@ -154,16 +155,24 @@ async function makeFolder(parent: string): Promise<string> {
   return path;
 }
 
-/** Looks at our folder as ssh looks at `~/.ssh`: at its owner and mode, and at nothing above it. */
-async function keepToUser(folder: string, made: string): Promise<void> {
-  const [{ uid, mode }, own] = [await Deno.stat(folder), await Deno.lstat(made)];
+/**
+ * Looks at our folder as ssh looks at `~/.ssh`: at its owner and mode, and at nothing above it. In `/tmp`,
+ * another user may have made it, or a link, and exchange what is made there. The open lock is ours.
+ */
+async function keepToUser(
+  folder: string,
+  { made, lock }: { readonly made: string; readonly lock: Deno.FsFile },
+): Promise<void> {
+  const [{ uid }, own] = [await Deno.lstat(folder), await lock.stat()];
   if (uid !== own.uid) throw new Error("it belongs to another user");
+  const { mode } = await Deno.stat(folder); // it may be a link of the user's
   if (((mode ?? 0) & 0o077) !== 0) await Deno.chmod(folder, 0o700);
+  if (!await isStillAt(`${folder}/${made}/${LOCK}`, lock)) throw new Error("it was exchanged");
 }
 
 /** Locks a folder. The system releases the lock when this process dies. */
-async function lockFolder(root: string): Promise<Disposable> {
-  const lock = await Deno.open(`${root}/locking`, { create: true, write: true, mode: 0o600 });
+async function lockFolder(root: string): Promise<Deno.FsFile> {
+  const lock = await Deno.open(`${root}/locking`, { createNew: true, write: true, mode: 0o600 });
   try {
     await lock.lock(true);
     await Deno.rename(`${root}/locking`, `${root}/${LOCK}`); // nobody ever sees it unlocked

@@ -147,6 +147,11 @@ class KernelApp(kernelapp.IPKernelApp):
     def init_path(self):
         pass  # without the working directory until initialize() adds it
 
+    def init_crash_handler(self):
+        # IPython's completer calls sys.excepthook, even for an interrupt. ipykernel's would write to
+        # the descriptor behind stderr: that is output of the next cell.
+        pass
+
     def load_config_file(self, *_, **__):
         pass
 

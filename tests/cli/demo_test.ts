@@ -37,7 +37,7 @@ Deno.test("ipybox demo without a terminal and without --yes refuses the calls", 
 });
 
 Deno.test("ipybox demo asks for each call at a terminal", async () => {
-  const yes: Typing = ["[d]etails ", "y\n"];
+  const yes: Typing = ["[d]etails, then Enter: ", "y\n"];
 
   const { code, output } = await ipyboxAtTerminal(["demo"], Array(6).fill(yes));
 

@@ -7,14 +7,19 @@ import {
 } from "@std/assert";
 import { makeSessionFolders } from "../../src/mcp_server/http/session_folders.ts";
 import { join } from "node:path";
+import { lockBuilds } from "../../src/python/build.ts";
+import { inspectInterpreter } from "../../src/python/interpreter.ts";
+import { KERNEL_MODULES, kernelRecipe, writeMarker } from "../../src/python/managed.ts";
 import { runningSessions } from "../../src/mcp_server/running_sessions.ts";
 import { ipybox } from "../support/cli.ts";
 import { until } from "../support/wait.ts";
-import { HttpMcp } from "../support/http_mcp.ts";
+import { HttpMcp, type HttpMcpOptions } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { workspaceWithServer } from "../support/mcp_workspace.ts";
 import { processesWith } from "../support/processes.ts";
+import { testPython } from "../support/python.ts";
 import { stepsOf } from "../support/steps.ts";
+import { TempCache } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const CELL = "execute_ipython_cell";
@@ -34,12 +39,20 @@ class PoolServer implements AsyncDisposable {
   ) {}
 
   static async start(workspace: string, ...args: string[]): Promise<PoolServer> {
+    return await PoolServer.startIn({}, workspace, ...args);
+  }
+
+  static async startIn(
+    options: HttpMcpOptions,
+    workspace: string,
+    ...args: string[]
+  ): Promise<PoolServer> {
     const tokens = await TempFolder.create();
     await Deno.writeTextFile(`${tokens.path}/tokens`, `${ALICE}\n${BOB}\n`);
     const server = await HttpMcp.start([
       ...["--workspace", workspace, "--token-file", `${tokens.path}/tokens`, "--verbose"],
       ...args,
-    ]);
+    ], options);
     return new PoolServer(server, workspace, tokens);
   }
 
@@ -101,6 +114,26 @@ Deno.test("ipybox mcp --http --pool hands out sessions that run already, each to
   const theirs = await fetch(files, { headers: { authorization: `Bearer ${ALICE}` } });
   await theirs.body?.cancel();
   assertEquals(theirs.status, 404);
+});
+
+Deno.test("The first session that is ready is handed out, though its Python was built for it", async () => {
+  await using workspace = await workspaceWithServer();
+  await using cache = await TempCache.create();
+  const pythons = `${cache.path}/ipybox/python`;
+  await Deno.mkdir(pythons, { recursive: true });
+  const build = await lockBuilds(pythons, {}); // by another process
+  const options = { cache, env: { IPYBOX_PYTHON: "" } };
+  await using pool = await PoolServer.startIn(options, workspace.path, "--pool", "1");
+  await until("it builds", () => pool.server.stderr.includes("Waiting for another process"));
+  const python = await inspectInterpreter(testPython(), KERNEL_MODULES);
+  await writeMarker(kernelRecipe(), pythons, python);
+  build[Symbol.dispose]();
+  await until("one is ready", () => pool.started === 1);
+  const [ready] = await pool.folders();
+
+  await using host = await pool.connect();
+
+  assertEquals((await selfOf(host)).id, ready);
 });
 
 Deno.test("A session that is ready is not handed out after a change", async (t) => {

@@ -9,7 +9,8 @@ import { ipyboxAtTerminal, type TerminalEnd, type Typing } from "../support/term
 import { until } from "../support/wait.ts";
 
 /** A question and the end of what is bold. */
-const QUESTION = "Allow? [y]es [n]o [c]ell [a]lways [s]ession [e]dit [d]etails \x1b[0m";
+const QUESTION =
+  "Allow? [y]es [n]o [c]ell [a]lways [s]ession [e]dit [d]etails, then Enter: \x1b[0m";
 const COUNT = "from ipybox_runtime import ToolRunner as R; raw = R('raw')\r";
 const CALL = "print('it', 'is', raw.run_sync('count', {}).text)\r";
 const LEAVE = "\x04";

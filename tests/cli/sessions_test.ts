@@ -42,6 +42,31 @@ Deno.test("ipybox run --detach, sessions and attach: code runs on, and gives its
   assertStringIncludes(gone.stderr, `There is no durable session ${id}`);
 });
 
+Deno.test("ipybox attach takes the only detached session, or lists all", async () => {
+  await using workspace = await TempFolder.create();
+  await using state = await TempFolder.create();
+  const own = { env: { ...env, XDG_STATE_HOME: state.path } };
+  const attach = () => ipybox(["attach"], own);
+  const none = await attach();
+  assertEquals([none.code, none.stdout], [2, ""]);
+  assertStringIncludes(none.stderr, "There is no session to attach to: `ipybox run --detach`");
+
+  const run = ["run", "-c", "print('one')", "--detach", "--workspace", workspace.path];
+  const { output } = await ipyboxAtTerminal(run, [], own);
+  const [, one = ""] = /^([0-9a-f]{12})\n.+ `ipybox attach \1`\n$/m.exec(output) ?? [];
+  assertEquals((await attach()).stdout, "one\n", output);
+
+  const { stdout, stderr } = await ipybox(run, own);
+  assertEquals(stderr, "");
+  const several = await attach();
+  assertEquals([several.code, several.stdout], [2, ""]);
+  assertStringIncludes(several.stderr, `Specify which session, as in \`ipybox attach ${one}\`:\n`);
+  for (const id of [one, stdout.trim()]) {
+    assertStringIncludes(several.stderr, `\n  ${id}  detached for `);
+    await ipybox(["sessions", "end", id], own);
+  }
+});
+
 Deno.test("ipybox attach says how to end a session whose code has failed", async () => {
   await using workspace = await TempFolder.create();
   const at = ["--workspace", workspace.path];

@@ -25,7 +25,7 @@ def count(**args):
 const CALL = "  | raw.count()\n";
 /** The end of a question, which is in bold. */
 const END = "\x1b[0m";
-const QUESTION = `Allow? [y]es [n]o [c]ell [a]lways [s]ession [e]dit [d]etails ${END}`;
+const QUESTION = `Allow? [y]es [n]o [c]ell [a]lways [s]ession [e]dit [d]etails, then Enter: ${END}`;
 const WHY = "Why? (Enter for no reason) ";
 const HOW = "with [a]ny arguments, or [e]xactly these? ";
 
@@ -134,7 +134,7 @@ const sessions: readonly (readonly Case[])[] = [
         "'params': {'message': 'Who are you?', 'requestedSchema': schema}}\n" +
         "print(raw.run_sync('ask', asked).text)",
       script: [
-        ["[d]etails ", "y\n"],
+        ["[d]etails, then Enter: ", "y\n"],
         ["Answer 2 fields? raw gets what you type. [y/N] ", "y\n"],
         ["Answer to raw (text): ", "Ada\n"],
         ["Answer to raw (whole number, or nothing): ", "36\n"],
@@ -385,7 +385,9 @@ for (const color of [true, false]) {
     const code = `${COUNT}\nprint("\\x1b[1;31mred"); count(); print("\\x1b[4mlined\\x1b[0m plain")`;
     const env = { NO_COLOR: color ? "" : "1" };
 
-    const { output } = await run(workspace.path, code, [["[d]etails ", "n no\n"]], { env });
+    const { output } = await run(workspace.path, code, [["[d]etails, then Enter: ", "n no\n"]], {
+      env,
+    });
 
     const shown = color
       ? ["\x1b[31mred\x1b[0m\n", "\x1b[31;4mlined\x1b[0m plain"]

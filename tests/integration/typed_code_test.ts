@@ -1,9 +1,15 @@
-import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  assertNotMatch,
+  assertRejects,
+  assertStringIncludes,
+} from "@std/assert";
 import { silentLogger } from "../../src/base/log.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { TestKernel, untilText } from "../support/kernel.ts";
 import { stepsOf } from "../support/steps.ts";
-import { rejection } from "../support/wait.ts";
+import { rejection, until } from "../support/wait.ts";
 
 /** Code as it is typed, and what becomes of it. */
 const TYPED: readonly (readonly [code: string, status: string, indent: string])[] = [
@@ -66,18 +72,27 @@ Deno.test("A kernel helps with code that is being typed", async (t) => {
     assertStringIncludes(String(await rejection(busy.result)), "KeyboardInterrupt");
   });
 
-  await step("a value that takes for ever to look at is interrupted", async () => {
-    await client.execute(`kept = 1
+  await step(
+    "a value that takes for ever to look at is interrupted, and no cell shows that",
+    async () => {
+      await client.execute(`kept = 1
 import time
 class Slow:
     def __dir__(self):
         print("looked at", flush=True)
         while True: time.sleep(0.01)
 slow = Slow()`).result;
-    const error = await rejection(client.complete("slow.", 5, { timeoutMs: 2000 }));
-    assert(error instanceof DOMException && error.name === "TimeoutError", String(error));
-    assertEquals((await client.execute("kept").result).text, "1");
-  });
+      const error = await rejection(client.complete("slow.", 5, { timeoutMs: 2000 }));
+      assert(error instanceof DOMException && error.name === "TimeoutError", String(error));
+      assertEquals((await client.execute("kept").result).text, "1");
+
+      // What reaches the descriptor behind stderr is output of whichever cell runs next.
+      await client.execute("import os; os.write(2, b'after')").result;
+      const { gateway } = kernel;
+      await until("the last words", () => gateway.stderrTail.includes("after"));
+      assertNotMatch(gateway.stderrTail, /KeyboardInterrupt/);
+    },
+  );
 
   await step("a signal gives up", async () => {
     const reason = new Error("enough");

@@ -46,7 +46,7 @@ const ROWS = [
   "notes: 14 tools in mcptools/notes/",
   "In [1]: from mcptools.notes import read_text_file, write_file",
   "| notes.read_text_file(path='monday.md')",
-  "Allow? [y]es [n]o [c]ell [a]lways [s]ession [e]dit [d]etails c",
+  "Allow? [y]es [n]o [c]ell [a]lways [s]ession [e]dit [d]etails, then Enter: c",
   "Out[1]: 3",
   "In [2]: ! ls ../notes",
   "ls: cannot access '../notes': No such file or directory",

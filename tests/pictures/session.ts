@@ -9,7 +9,7 @@ export const COLUMNS = 92;
 
 const SERVER = "npx -y @modelcontextprotocol/server-filesystem@2026.8.31";
 const SHELL = "\x1b[32m$\x1b[0m ";
-const QUESTION = "Allow? [y]es [n]o [c]ell [a]lways [s]ession [e]dit [d]etails ";
+const QUESTION = "Allow? [y]es [n]o [c]ell [a]lways [s]ession [e]dit [d]etails, then Enter: ";
 
 const CODE = `
 from mcptools.notes import read_text_file, write_file

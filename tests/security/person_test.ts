@@ -166,9 +166,9 @@ for (const [command, keys] of [["run", ""], ["repl", "x = 1\r"]] as const) {
     const { output } = await ipyboxAtTerminal([command, ...args], [
       ...begin,
       ["Allow? [y]es [n]o", "!y", "typed"],
-      ["[d]etails ", "\n"],
+      ["[d]etails, then Enter: ", "\n"],
       ["refuse it", ""],
-      ["[d]etails ", "n no\n"],
+      ["[d]etails, then Enter: ", "n no\n"],
       ["ApprovalRejectedError", command === "run" ? "" : "\x04"],
     ], { cwd: workspace.path });
 

@@ -11,6 +11,7 @@ import { z } from "zod";
 import { ConfigError } from "../../src/base/errors.ts";
 import { lockedRecords, lockRecord } from "../../src/files/locks.ts";
 import { forEachAbandoned, HeldFolder } from "../../src/files/private_folder.ts";
+import { attack } from "../support/attacker.ts";
 import { ipybox } from "../support/cli.ts";
 import { exists } from "../support/files.ts";
 import { rawServer } from "../support/mcp.ts";
@@ -117,6 +118,39 @@ Deno.test("the folder that holds private ones is closed to others, and not anoth
     [`${root}/theirs`, `${root}/mine`].map((path) => Array.fromAsync(Deno.readDir(path))),
   );
   assertEquals(left.flat(), []);
+});
+
+Deno.test({
+  name: "nobody whose folder it is makes it the user's own by exchanging what is made in it",
+  ignore: Deno.uid() !== 0, // only root can be another user
+  async fn() {
+    await using folder = await TempFolder.create();
+    const root = await Deno.realPath(folder.path);
+    const parents = [`${root}/theirs`, `${root}/mine`];
+    await Deno.chmod(root, 0o755);
+    await Deno.mkdir(`${root}/theirs`);
+    await Deno.chmod(`${root}/theirs`, 0o777);
+    await Deno.chown(`${root}/theirs`, 65534, 65534);
+    const exchange = `
+import os, sys
+os.chdir(sys.argv[1])
+os.setuid(65534)
+print("ready", flush=True)
+while True:
+    for made in os.scandir():
+        try:
+            if made.stat(follow_symlinks=False).st_uid == 0:
+                os.rename(made, made.name + ".made")
+                os.mkdir(made, 0o777)
+                os.chmod(made, 0o777)
+        except OSError:
+            pass`;
+    await using _attacker = await attack(["-c", exchange, `${root}/theirs`]);
+    for (let round = 0; round < 100; round++) {
+      await using held = await HeldFolder.create({ parents });
+      assertStringIncludes(held.path, `${root}/mine/`);
+    }
+  },
 });
 
 Deno.test("a folder that another user made in /tmp has the user's own folders removed by no clean", async (t) => {

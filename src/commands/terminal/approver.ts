@@ -130,9 +130,12 @@ class Dialogue {
       ...(this.#isEditable ? ["[e]dit"] : []),
       "[d]etails",
     ];
-    const long = `${title}${more} ${keys.join(" ")} `;
-    if (long.length < terminalSize().columns) return long;
-    return `${title}${more} [${keys.map((key) => key[1]).join("/")}/?] `;
+    const { columns } = terminalSize();
+    const long = `${title}${more} ${keys.join(" ")}`;
+    const short = `${title}${more} [${keys.map((key) => key[1]).join("/")}/?]`;
+    const question = long.length + 1 < columns ? long : short;
+    const explained = `${question}, then Enter: `;
+    return explained.length < columns ? explained : `${question} `;
   }
 
   #help(): string {

@@ -7,6 +7,7 @@ import { lstatIfPresent } from "../../files/safe.ts";
 import { readDotenv } from "../../mcp/env.ts";
 import { withSettingsOf } from "../../mcp/launch.ts";
 import type { ServerParams } from "../../mcp/params.ts";
+import { buildPythonEnvironment } from "../../python/build.ts";
 import { readManaged } from "../../python/managed.ts";
 import { PackageFolder } from "../../python/packages.ts";
 import { findHidden } from "../../sandbox/hidden.ts";
@@ -76,6 +77,15 @@ export async function basisOf(options: SessionBasisOptions): Promise<string> {
   ]);
 }
 
+/** Builds the managed Python if sessions need it and it is missing. A basis from before would differ. */
+export async function readyPython(
+  { placement, python, log }: SessionBasisOptions["session"],
+  signal: AbortSignal,
+): Promise<void> {
+  if (placement !== undefined || namedPython(python) !== undefined) return;
+  await buildPythonEnvironment({ onProgress: (line) => log?.warn(line), signal });
+}
+
 /** The files that a session hides. A replaced file is another one, and not hidden. */
 async function hiddenIn(project: string, workspace: string): Promise<readonly unknown[]> {
   const folder = await Deno.realPath(project);
@@ -89,11 +99,14 @@ async function pythonOf(
   { python, placement }: SessionBasisOptions["session"],
 ): Promise<readonly unknown[]> {
   if (placement !== undefined) return [];
-  const named = python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
-  const executable = named ?? (await readManaged())?.executable;
+  const executable = namedPython(python) ?? (await readManaged())?.executable;
   if (executable === undefined) return [];
   const settings = join(dirname(dirname(executable)), "pyvenv.cfg");
   return [executable, await fileOf(executable), await fileOf(settings)];
+}
+
+function namedPython(python: string | undefined): string | undefined {
+  return python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
 }
 
 async function entriesOf(folder: string): Promise<readonly unknown[]> {

@@ -17,7 +17,7 @@ import { PackageFolder } from "../../python/packages.ts";
 import { refuseUnfit } from "../../sandbox/workspace.ts";
 import { Session, type SessionOptions } from "../session.ts";
 import type { OwnerSettings } from "./bearer_tokens.ts";
-import { basisOf, type SessionBasisOptions, sessionServers } from "./session_basis.ts";
+import { basisOf, readyPython, type SessionBasisOptions, sessionServers } from "./session_basis.ts";
 import {
   durableSessions,
   makeSessionFolder,
@@ -414,6 +414,7 @@ export class SessionPool implements AsyncDisposable {
 
   /** Creates a session for the next client. */
   async #prepare(signal: AbortSignal): Promise<ReadySession> {
+    await readyPython(this.#options.session, signal);
     const basis = await basisOf(this.#basis);
     const { id, session, place } = await this.#create(crypto.randomUUID());
     const end = async () => {
