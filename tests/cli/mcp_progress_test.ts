@@ -41,6 +41,21 @@ raw.run_sync("sleep", {"ms": 1500})`,
       assertEquals(new Set(numbers).size, numbers.length);
     });
 
+    await step("that it waits for the cell before, and what that one does", async () => {
+      const waiting = Promise.withResolvers<void>();
+      const first = host.call("execute_ipython_cell", {
+        code: "print('one', flush=True)\nwait('two')",
+      });
+      const second = host.call("execute_ipython_cell", { code: "2" }, {
+        onProgress: ({ message }) => {
+          if (message === "Waiting for another cell: one") waiting.resolve();
+        },
+      });
+      await waiting.promise;
+      await Deno.writeTextFile(`${workspace.path}/two`, "");
+      assertEquals([(await first).text, (await second).text], ["one", "2"]);
+    });
+
     await step("that its call waits for the start of a server", async () => {
       const registry = await ServerRegistry.open({ workspace: workspace.path });
       const { command, args = [] } = rawServer();
@@ -209,27 +224,6 @@ Deno.test("ipybox mcp tells its client what it waits for from the beginning", as
   await t.step("the set-up of Python", async () => {
     await using cache = await TempFolder.create();
     await told(/^Setting up Python: ./, [], { IPYBOX_PYTHON: "", XDG_CACHE_HOME: cache.path });
-  });
-
-  await t.step("the cell before, and what that one does", async () => {
-    await using host = await McpHost.start({
-      args: ["--workspace", workspace.path, "--no-sandbox"],
-    });
-    const messages: string[] = [];
-    const waiting = Promise.withResolvers<void>();
-    const first = host.call("execute_ipython_cell", {
-      code: "import pathlib, time\nprint('one', flush=True)\n" +
-        "while not pathlib.Path('go').exists(): time.sleep(0.02)",
-    });
-    const second = host.call("execute_ipython_cell", { code: "2" }, {
-      onProgress: ({ message = "" }) => {
-        messages.push(message);
-        if (message === "Waiting for another cell: one") waiting.resolve();
-      },
-    });
-    await waiting.promise;
-    await Deno.writeTextFile(`${workspace.path}/go`, "");
-    assertEquals([(await first).text, (await second).text], ["one", "2"]);
   });
 });
 

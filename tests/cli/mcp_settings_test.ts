@@ -120,9 +120,6 @@ Deno.test("ipybox mcp goes on without settings that nobody can be asked about, a
   const { questions } = await session(folder.path, ["allow", "allow"]);
   assertEquals(questions.length, 2);
 
-  const accepted = await session(folder.path, []);
-  assertEquals([accepted.text, accepted.questions], ["secret value 1", []]);
-
   const changed = POLICY.replace("count", "*");
   await Deno.writeTextFile(`${folder.path}/.ipybox/policy.json`, changed);
   const after = await session(folder.path, ["allow"]);
