@@ -12,6 +12,10 @@ import { TempFolder } from "../support/temp_folder.ts";
 for (const kind of CLIENT_ERAS) {
   Deno.test(`ipybox mcp tells a client of the kind ${kind} what its cell does`, async (t) => {
     await using workspace = await workspaceWithServer();
+    const registry = await ServerRegistry.open({ workspace: workspace.path });
+    const { command, args = [] } = rawServer();
+    const wait = `while [ ! -e ${workspace.path}/go ]; do sleep 0.05; done; exec "$0" "$@"`;
+    await registry.register("slow", { command: "sh", args: ["-c", wait, command, ...args] });
     await using host = await McpHost.start({
       kind,
       args: ["--workspace", workspace.path, "--approve", "allow"],
@@ -57,11 +61,6 @@ raw.run_sync("sleep", {"ms": 1500})`,
     });
 
     await step("that its call waits for the start of a server", async () => {
-      const registry = await ServerRegistry.open({ workspace: workspace.path });
-      const { command, args = [] } = rawServer();
-      const wait = `while [ ! -e ${workspace.path}/go ]; do sleep 0.05; done; exec "$0" "$@"`;
-      await registry.register("slow", { command: "sh", args: ["-c", wait, command, ...args] });
-      await host.call("reset", {}); // reads the registry
       const told: string[] = [];
       const cell = host.call("execute_ipython_cell", {
         code: "from ipybox_runtime import ToolRunner\nToolRunner('slow').run_sync('count').text",
