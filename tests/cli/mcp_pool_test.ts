@@ -179,28 +179,26 @@ Deno.test("A session that is ready is not handed out after a change", async (t) 
     "of the workspace's variables",
     () => replaces(() => Deno.writeTextFile(join(workspace.path, ".env"), "X=1\n")),
   );
-
-  await step("and SIGTERM leaves nothing of it", () => leavesNothing(pool, taken));
 });
 
-Deno.test("SIGTERM ends a server while a session is started, and leaves nothing of it", async () => {
-  await using workspace = await TempFolder.create();
-  await using pool = await PoolServer.start(workspace.path, "--pool", "1");
-  await until("it is on its way", async () => (await descendantsOf(pool.server.pid)).length > 0);
-  assertEquals(pool.started, 0);
-  await leavesNothing(pool, new Set());
-});
+for (const [when, count] of [["while one is started", 0], ["with one that is ready", 1]] as const) {
+  Deno.test(`SIGTERM ends a server ${when}, and leaves nothing of it`, async () => {
+    await using workspace = await TempFolder.create();
+    await using pool = await PoolServer.start(workspace.path, "--pool", "1");
+    let kernels: number[] = [];
+    await until("it is on its way", async () => {
+      kernels = await descendantsOf(pool.server.pid);
+      return kernels.length > 0 && pool.started === count;
+    });
 
-/** Ends a server by SIGTERM, after which there are no folders but those of sessions that had clients. */
-async function leavesNothing(pool: PoolServer, taken: ReadonlySet<string>): Promise<void> {
-  const kernels = await descendantsOf(pool.server.pid);
-  assert(kernels.length > 0);
-  assertEquals((await pool.server.stop("SIGTERM")).code, 0);
-  await until("no process is left", async () => {
-    const running = await Promise.all(kernels.map((pid) => isRunning(pid)));
-    return !running.includes(true);
+    assertEquals((await pool.server.stop("SIGTERM")).code, 0);
+
+    await until("no process is left", async () => {
+      const running = await Promise.all(kernels.map((pid) => isRunning(pid)));
+      return !running.includes(true);
+    });
+    assertEquals(await pool.folders(), []);
   });
-  assertEquals((await pool.folders()).filter((name) => !taken.has(name)), []);
 }
 
 Deno.test("What a server that was killed kept ready is removed by the next one", async () => {
