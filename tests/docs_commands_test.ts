@@ -36,6 +36,7 @@ const RUNS: Readonly<Record<string, (text: string, file: string) => string>> = {
   console: (text) =>
     [...text.matchAll(/^\$ ((?:.*\\\n)*.*)$/gm)].map(([, typed]) => typed).join("\n"),
   python: (_, file) => `ipybox run --approve allow ${file}`,
+  ipynb: (_, file) => `ipybox run --approve allow ${file}`,
   ts: (_, file) => `deno run -A --config ${shellWord(`${root}deno.json`)} ${file}`,
   jsonc: (_, file) => `ipybox policy test --file ${file}`, // our only ones are policies
 };
@@ -46,12 +47,7 @@ const FILES: Readonly<Record<string, string>> = {
   "action.py": "print('done')\n",
   "analysis.py": "print('analysed')\n",
   "convert.py": "import sys\nprint(sys.argv[1:])\n",
-  "report.ipynb": JSON.stringify({
-    cells: [{ cell_type: "code", source: "1 + 1", metadata: {}, outputs: [] }],
-    metadata: {},
-    nbformat: 4,
-    nbformat_minor: 5,
-  }),
+  "report.ipynb": notebookOf(["1 + 1"]),
   "sales.csv": "region,units\nnorth,3\nsouth,4\nnorth,5\n",
 };
 
@@ -60,7 +56,7 @@ const pages = names.filter((name) => name.endsWith(".md")).map((name) => `docs/$
 const registry = await npmRegistry();
 
 for (const page of ["README.md", ...pages]) {
-  const blocks = blocksOf(await Deno.readTextFile(root + page)).filter(isRun);
+  const blocks = withNotebooks(blocksOf(await Deno.readTextFile(root + page)).filter(isRun));
   if (blocks.length === 0) continue;
   const isLocal = !/\bnpx\b|"npx"|\binstall/.test(blocks.map(({ text }) => text).join("\n"));
   testIf(isLocal || registry !== undefined, "the npm registry cannot be reached", {
@@ -104,6 +100,32 @@ function isRun({ language, note }: Block): boolean {
   return note === "file" || note !== "not run" && Object.hasOwn(RUNS, language);
 }
 
+/** Python that follows Python runs in the same kernel, but without its variables. */
+function withNotebooks(blocks: readonly Block[]): Block[] {
+  const joined: Block[] = [];
+  let sources: string[] = [];
+  for (const block of blocks) {
+    if (block.language !== "python" || block.note !== undefined) {
+      sources = [];
+      joined.push(block);
+      continue;
+    }
+    if (sources.length > 0) joined.pop();
+    sources.push(block.text, "%reset -f");
+    joined.push({ ...block, language: "ipynb", text: notebookOf(sources) });
+  }
+  return joined;
+}
+
+function notebookOf(sources: readonly string[]): string {
+  return JSON.stringify({
+    cells: sources.map((source) => ({ cell_type: "code", source, metadata: {}, outputs: [] })),
+    metadata: {},
+    nbformat: 4,
+    nbformat_minor: 5,
+  });
+}
+
 /** What a shell does for a block that runs. */
 function scriptOf(page: string, block: Block): string {
   const { line, language, text, note, value } = block;
@@ -142,11 +164,16 @@ async function furnish(home: string): Promise<void> {
   await Deno.writeTextFile(`${home}/bin/ipybox`, `#!/bin/sh\nexec ${ipybox} "$@"\n`, {
     mode: 0o755,
   });
-  // How npm reaches its registry, which MCP servers find by HOME. `npx` installs a package again in a
-  // cache that it reaches by a link.
-  const settings = await Deno.readTextFile(await npmSetting("userconfig")).catch(() => "");
-  const cache = await npmSetting("cache");
-  await Deno.writeTextFile(`${home}/.npmrc`, `${settings}\ncache=${cache}\n`, { mode: 0o600 });
+  // How npm reaches its registry, which MCP servers find by HOME.
+  await Deno.writeTextFile(`${home}/.npmrc`, await (settings ??= npmSettings()), { mode: 0o600 });
+}
+
+let settings: Promise<string> | undefined;
+
+/** `npx` installs a package again in a cache that it reaches by a link. */
+async function npmSettings(): Promise<string> {
+  const own = await Deno.readTextFile(await npmSetting("userconfig")).catch(() => "");
+  return `${own}\ncache=${await npmSetting("cache")}\n`;
 }
 
 async function npmSetting(name: string): Promise<string> {

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { COMMANDS, runCommandLine } from "../../src/commands/mod.ts";
-import { type CliEnd, ipybox } from "../support/cli.ts";
-import { commandIo } from "../support/command_io.ts";
+import { COMMANDS } from "../../src/commands/mod.ts";
+import { ipybox } from "../support/cli.ts";
+import { inThisProcess } from "../support/command_io.ts";
 
 Deno.test("ipybox --help lists the commands", async (t) => {
   const { code, stdout, stderr } = await ipybox(["--help"]);
@@ -119,17 +119,3 @@ Deno.test("ipybox refuses a command line that it does not understand", async (t)
     });
   }
 });
-
-/** Runs a command line that needs no process of its own, because it starts nothing. */
-async function inThisProcess(args: readonly string[]): Promise<CliEnd> {
-  let [stdout, stderr] = ["", ""];
-  const io = commandIo({
-    out: (text) => void (stdout += text),
-    err: (line) => void (stderr += `${line}\n`),
-    interactive: false,
-    stdoutIsTerminal: false,
-    stderrIsTerminal: false,
-  });
-  const code = await runCommandLine(args, io, "0.0.0");
-  return { code, stdout, stderr };
-}

@@ -5,11 +5,14 @@ import { until } from "../support/wait.ts";
 import { rawServer } from "../support/mcp.ts";
 import { CLIENT_ERAS, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
+import { writeAcceptedPolicy } from "../support/policy.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 Deno.test("ipybox mcp refuses what needs approval where the client cannot ask", async (t) => {
   await using workspace = await workspaceWithServer();
+  const rule = { effect: "allow", server: "raw", tool: "ask" };
+  await writeAcceptedPolicy(workspace.path, JSON.stringify({ rules: [rule] }));
   await using host = await McpHost.start({ args: ["--workspace", workspace.path, "--no-sandbox"] });
   const step = stepsOf(t);
 
@@ -52,16 +55,11 @@ Deno.test("ipybox mcp refuses what needs approval where the client cannot ask", 
     assertEquals(isError, true);
     assertStringIncludes(text, "the user's approval is needed");
   });
-});
 
-Deno.test("ipybox mcp declines questions of MCP servers where the client cannot ask", async () => {
-  await using workspace = await workspaceWithServer();
-  await using host = await McpHost.start({
-    args: ["--workspace", workspace.path, "--no-sandbox", "--approve", "allow"],
+  await step("a question of an MCP server", async () => {
+    const { text } = await host.call("execute_ipython_cell", { code: ASK_FORM });
+    assertMatch(text, /^\[{"action":"decline"}\]\n\nA question from MCP server "raw" was declined/);
   });
-
-  const { text } = await host.call("execute_ipython_cell", { code: ASK_FORM });
-  assertMatch(text, /^\[{"action":"decline"}\]\n\nA question from MCP server "raw" was declined/);
 });
 
 Deno.test("ipybox mcp goes on where a client of the older era fails to ask", async () => {

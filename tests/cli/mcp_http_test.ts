@@ -5,6 +5,7 @@ import { ServerRegistry } from "../../src/servers/registry.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { INITIALIZE } from "../support/initialize.ts";
 import { ipybox } from "../support/cli.ts";
+import { inThisProcess } from "../support/command_io.ts";
 import { until } from "../support/wait.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
@@ -12,6 +13,7 @@ import { rawServer } from "../support/mcp.ts";
 import { RAW } from "../support/mcp_workspace.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
+import { stepsOf } from "../support/steps.ts";
 import { TempCache } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
@@ -20,9 +22,10 @@ const CELL = "execute_ipython_cell";
 Deno.test("Clients over HTTP keep their state and do not see each other's", async (t) => {
   await using workspace = await TempFolder.create();
   await using server = await HttpMcp.start(["--workspace", workspace.path]);
+  const step = stepsOf(t);
   const folders: string[] = [];
   for (const kind of CLIENT_KINDS) {
-    await t.step(kind, async () => {
+    await step(kind, async () => {
       await using host = await McpHost.join(server.address, { kind });
       assert((await host.tools()).some(({ name }) => name === CELL));
       assertEquals((await host.call(CELL, { code: "'x' in globals()" })).text, "False");
@@ -38,6 +41,36 @@ Deno.test("Clients over HTTP keep their state and do not see each other's", asyn
     });
   }
   assertEquals(new Set(folders).size, CLIENT_KINDS.length);
+
+  await using host = await McpHost.join(server.address, { kind: "1.x" });
+  await step("texts name files by the paths that GET takes", async () => {
+    await using outside = await TempFolder.create();
+    await Deno.writeTextFile(`${outside.path}/secret`, "of the host");
+    const { url, token } = server.address;
+    const code = `import os
+os.symlink("${outside.path}", "out")
+from IPython.display import HTML
+display(HTML("<b>page</b>"))
+display({"image/svg+xml": "<svg/>"}, raw=True)`;
+    const { text } = await host.call(CELL, { code });
+    const [, page = ""] =
+      /^\[HTML: (\/sessions\/[\w-]+\/files\/images\/\w+\.html)\]$/m.exec(text) ??
+        [];
+    const [, image = ""] = /\((\/sessions\/[\w-]+\/files\/images\/\w+\.svg)\)/.exec(text) ?? [];
+    const headers = { authorization: `Bearer ${token}` };
+    for (const [path, content] of [[page, "<b>page</b>"], [image, "<svg/>"]] as const) {
+      const response = await fetch(new URL(path, url), { headers });
+      assertStringIncludes(await response.text(), content, text);
+    }
+    const link = new URL(page.replace(/images.*/, "out/secret"), url);
+    const response = await fetch(link, { headers });
+    assertEquals([response.status, (await response.text()).includes("of the host")], [404, false]);
+  });
+
+  await step("SIGTERM ends the server, and leaves no process", async () => {
+    assertEquals((await server.stop("SIGTERM")).code, 0);
+    await untilNoneWith(workspace.path);
+  });
 });
 
 Deno.test("Sessions over HTTP have the workspace's packages, and their own", async () => {
@@ -175,35 +208,6 @@ Deno.test("Who has no token, another owner's handle, or is a web page gets nothi
   assertEquals((await post({ ...alice, ...inSession }, list)).status, 404);
 });
 
-Deno.test("Texts of a session over HTTP name files by the paths that GET takes", async () => {
-  await using workspace = await TempFolder.create();
-  await using outside = await TempFolder.create();
-  await Deno.writeTextFile(`${outside.path}/secret`, "of the host");
-  await using server = await HttpMcp.start(["--workspace", workspace.path]);
-  const { url, token } = server.address;
-  await using host = await McpHost.join(server.address, { kind: "1.x" });
-  const code = `import os
-os.symlink("${outside.path}", "out")
-from IPython.display import HTML
-display(HTML("<b>page</b>"))
-display({"image/svg+xml": "<svg/>"}, raw=True)`;
-  const { text } = await host.call(CELL, { code });
-  const [, page = ""] = /^\[HTML: (\/sessions\/[\w-]+\/files\/images\/\w+\.html)\]$/m.exec(text) ??
-    [];
-  const [, image = ""] = /\((\/sessions\/[\w-]+\/files\/images\/\w+\.svg)\)/.exec(text) ?? [];
-  for (const [path, content] of [[page, "<b>page</b>"], [image, "<svg/>"]] as const) {
-    const headers = { authorization: `Bearer ${token}` };
-    assertStringIncludes(
-      await (await fetch(new URL(path, url), { headers })).text(),
-      content,
-      text,
-    );
-  }
-  const link = new URL(page.replace(/images.*/, "out/secret"), url);
-  const response = await fetch(link, { headers: { authorization: `Bearer ${token}` } });
-  assertEquals([response.status, (await response.text()).includes("of the host")], [404, false]);
-});
-
 Deno.test("What opens no session takes no room from those that do", async () => {
   await using workspace = await TempFolder.create();
   await using server = await HttpMcp.start(["--workspace", workspace.path, "--max-sessions", "1"]);
@@ -292,32 +296,31 @@ Deno.test("A session that nobody uses is closed, and its kernel with it", async 
   assertEquals((await host.call(CELL, { code: "1", session })).isError, true);
 });
 
-for (const signal of ["SIGTERM", "SIGKILL"] as const) {
-  Deno.test(`ipybox mcp --http leaves no process after ${signal}`, async () => {
-    await using workspace = await TempFolder.create();
-    await using server = await HttpMcp.start(["--workspace", workspace.path]);
-    await using host = await McpHost.join(server.address, { kind: "2.x legacy" });
-    assertEquals((await host.call(CELL, { code: "6 * 7" })).text, "42");
+Deno.test("ipybox mcp --http leaves no process after SIGKILL", async () => {
+  await using workspace = await TempFolder.create();
+  await using server = await HttpMcp.start(["--workspace", workspace.path]);
+  await using host = await McpHost.join(server.address, { kind: "2.x legacy" });
+  assertEquals((await host.call(CELL, { code: "6 * 7" })).text, "42");
 
-    const { code } = await server.stop(signal);
+  await server.stop("SIGKILL");
 
-    if (signal === "SIGTERM") assertEquals(code, 0);
-    await untilNoneWith(workspace.path);
-  });
-}
+  await untilNoneWith(workspace.path);
+});
 
 Deno.test("ipybox mcp --http says what is wrong with its options", async () => {
   await using workspace = await TempFolder.create();
   await Deno.writeTextFile(`${workspace.path}/short`, "abc\n");
   using taken = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const port = String(taken.addr.port);
+  const started = await ipybox(["mcp", "--http", port, "--workspace", workspace.path]);
+  assertEquals(started.code, 2, started.stderr);
+  assertStringIncludes(started.stderr, `Port ${port} is in use: choose another one`);
+
   const http = ["--http", "0"];
+  const short = `${workspace.path}/short`;
   for (
     const [args, message] of [
       [["--http", "80000"], 'takes a port from 0 to 65535: received "80000"'],
-      [
-        ["--http", String(taken.addr.port)],
-        `Port ${taken.addr.port} is in use: choose another one`,
-      ],
       [["--host", "0.0.0.0"], "Option --host needs --http"],
       [["--durable"], "Option --durable needs --http"],
       [[...http, "--durable"], "Option --durable needs --token-file or --no-token"],
@@ -326,12 +329,12 @@ Deno.test("ipybox mcp --http says what is wrong with its options", async () => {
         [...http, "--no-token", "--host", "0.0.0.0"],
         "Option --no-token works only on a loopback address",
       ],
-      [[...http, "--no-token", "--token-file", "short"], "cannot be combined"],
-      [[...http, "--token-file", "short"], "A bearer token must have 16 to 1000 characters"],
+      [[...http, "--no-token", "--token-file", short], "cannot be combined"],
+      [[...http, "--token-file", short], "A bearer token must have 16 to 1000 characters"],
       [[...http, "--token-file", "none"], 'No file "none"'],
     ] as const
   ) {
-    const { code, stderr } = await ipybox(["mcp", ...args], { cwd: workspace.path });
+    const { code, stderr } = await inThisProcess(["mcp", "--workspace", workspace.path, ...args]);
     assertEquals(code, 2, stderr);
     assertStringIncludes(stderr, message);
   }

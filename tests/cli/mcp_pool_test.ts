@@ -12,6 +12,7 @@ import { inspectInterpreter } from "../../src/python/interpreter.ts";
 import { KERNEL_MODULES, kernelRecipe, writeMarker } from "../../src/python/managed.ts";
 import { runningSessions } from "../../src/mcp_server/running_sessions.ts";
 import { ipybox } from "../support/cli.ts";
+import { inThisProcess } from "../support/command_io.ts";
 import { until } from "../support/wait.ts";
 import { HttpMcp, type HttpMcpOptions } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
@@ -224,7 +225,7 @@ Deno.test("--pool refuses what sessions that are made ahead cannot have", async 
       ],
     ] as const
   ) {
-    const { code, stderr } = await ipybox(["mcp", "--workspace", workspace.path, ...args]);
+    const { code, stderr } = await inThisProcess(["mcp", "--workspace", workspace.path, ...args]);
     assertEquals(code, 2);
     assertStringIncludes(stderr, problem);
   }

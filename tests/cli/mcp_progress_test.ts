@@ -12,6 +12,10 @@ import { TempFolder } from "../support/temp_folder.ts";
 for (const kind of CLIENT_ERAS) {
   Deno.test(`ipybox mcp tells a client of the kind ${kind} what its cell does`, async (t) => {
     await using workspace = await workspaceWithServer();
+    const registry = await ServerRegistry.open({ workspace: workspace.path });
+    const { command, args = [] } = rawServer();
+    const wait = `while [ ! -e ${workspace.path}/go ]; do sleep 0.05; done; exec "$0" "$@"`;
+    await registry.register("slow", { command: "sh", args: ["-c", wait, command, ...args] });
     await using host = await McpHost.start({
       kind,
       args: ["--workspace", workspace.path, "--approve", "allow"],
@@ -41,12 +45,22 @@ raw.run_sync("sleep", {"ms": 1500})`,
       assertEquals(new Set(numbers).size, numbers.length);
     });
 
+    await step("that it waits for the cell before, and what that one does", async () => {
+      const waiting = Promise.withResolvers<void>();
+      const first = host.call("execute_ipython_cell", {
+        code: "print('one', flush=True)\nwait('two')",
+      });
+      const second = host.call("execute_ipython_cell", { code: "2" }, {
+        onProgress: ({ message }) => {
+          if (message === "Waiting for another cell: one") waiting.resolve();
+        },
+      });
+      await waiting.promise;
+      await Deno.writeTextFile(`${workspace.path}/two`, "");
+      assertEquals([(await first).text, (await second).text], ["one", "2"]);
+    });
+
     await step("that its call waits for the start of a server", async () => {
-      const registry = await ServerRegistry.open({ workspace: workspace.path });
-      const { command, args = [] } = rawServer();
-      const wait = `while [ ! -e ${workspace.path}/go ]; do sleep 0.05; done; exec "$0" "$@"`;
-      await registry.register("slow", { command: "sh", args: ["-c", wait, command, ...args] });
-      await host.call("reset", {}); // reads the registry
       const told: string[] = [];
       const cell = host.call("execute_ipython_cell", {
         code: "from ipybox_runtime import ToolRunner\nToolRunner('slow').run_sync('count').text",
@@ -209,27 +223,6 @@ Deno.test("ipybox mcp tells its client what it waits for from the beginning", as
   await t.step("the set-up of Python", async () => {
     await using cache = await TempFolder.create();
     await told(/^Setting up Python: ./, [], { IPYBOX_PYTHON: "", XDG_CACHE_HOME: cache.path });
-  });
-
-  await t.step("the cell before, and what that one does", async () => {
-    await using host = await McpHost.start({
-      args: ["--workspace", workspace.path, "--no-sandbox"],
-    });
-    const messages: string[] = [];
-    const waiting = Promise.withResolvers<void>();
-    const first = host.call("execute_ipython_cell", {
-      code: "import pathlib, time\nprint('one', flush=True)\n" +
-        "while not pathlib.Path('go').exists(): time.sleep(0.02)",
-    });
-    const second = host.call("execute_ipython_cell", { code: "2" }, {
-      onProgress: ({ message = "" }) => {
-        messages.push(message);
-        if (message === "Waiting for another cell: one") waiting.resolve();
-      },
-    });
-    await waiting.promise;
-    await Deno.writeTextFile(`${workspace.path}/go`, "");
-    assertEquals([(await first).text, (await second).text], ["one", "2"]);
   });
 });
 

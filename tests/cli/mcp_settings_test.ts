@@ -120,9 +120,6 @@ Deno.test("ipybox mcp goes on without settings that nobody can be asked about, a
   const { questions } = await session(folder.path, ["allow", "allow"]);
   assertEquals(questions.length, 2);
 
-  const accepted = await session(folder.path, []);
-  assertEquals([accepted.text, accepted.questions], ["secret value 1", []]);
-
   const changed = POLICY.replace("count", "*");
   await Deno.writeTextFile(`${folder.path}/.ipybox/policy.json`, changed);
   const after = await session(folder.path, ["allow"]);
@@ -178,11 +175,10 @@ Deno.test("ipybox mcp asks about changed sandbox settings, and uses those that c
     String(text),
     "[Not in force, as the user has not accepted it: .ipybox/sand",
   );
-  await write(`${two.path}/`);
-  assertEquals(await start("allow"), [1, "[False, True]"]);
   path = `${folder.path}/sandbox.json`; // code could have written this one
-  await write(one.path);
-  assertEquals(await start("allow"), [1, "[True, False]"]);
+  await write(two.path);
+  const [questions, last] = await start("allow");
+  assertEquals([questions, String(last).split("\n")[0]], [1, "[False, True]"]);
 });
 
 Deno.test("a server that continues a session asks about settings that have changed since", async () => {

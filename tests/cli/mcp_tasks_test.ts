@@ -227,57 +227,63 @@ Deno.test("ipybox mcp gives tasks to clients that take them", async (t) => {
   });
 });
 
-Deno.test("the result of a task is kept for ten minutes after its end, however long it took", async () => {
-  await using test = await TestExecutor.start({ sandbox: false });
-  await using session = new Session({ audit: false });
-  const run = new CellRun(partsOf(test), "6 * 7", {});
-  const task = session.tasks.of(run);
-  const { now } = Date;
-  using restored = new DisposableStack();
-  restored.defer(() => void (Date.now = now));
-  Date.now = () => now() + 20 * 60_000;
-  await run.ended;
-  assertEquals(await session.tasks.find(run.execution), task);
-  Date.now = () => now() + 31 * 60_000;
-  assertEquals(await session.tasks.find(run.execution), undefined);
-});
-
-Deno.test("a cell whose client never looked for its task is abandoned once another one is requested", async () => {
+Deno.test("tasks of a session end with what became of their cells", async (t) => {
   await using test = await TestExecutor.start({ sandbox: false, servers: { raw: rawServer() } });
   await using session = new Session({ audit: false });
-  for (const isLookedFor of [true, false]) {
-    const code = 'from ipybox_runtime import ToolRunner\nToolRunner("raw").run_sync("count")';
-    const run = new CellRun(partsOf(test), code, {});
+  const step = stepsOf(t);
+
+  await step("a result is kept for ten minutes after its end, however long it took", async () => {
+    const run = new CellRun(partsOf(test), "6 * 7", {});
     const task = session.tasks.of(run);
-    {
-      using time = new FakeTime();
-      session.tasks.onNewCell();
-      if (isLookedFor) void task.answer();
-      time.advance(30_000);
-    }
-    const step = await run.next(); // its question comes only now
-    assert(step.type === "waiting");
-    const [request] = step.requests;
-    assert(request instanceof ApprovalRequest);
-    if (isLookedFor) await run.decide(request, "once");
+    const { now } = Date;
+    using restored = new DisposableStack();
+    restored.defer(() => void (Date.now = now));
+    Date.now = () => now() + 20 * 60_000;
     await run.ended;
-    const { outcome } = { outcome: undefined, ...await run.next() };
-    assertEquals(outcome?.cancelled, !isLookedFor);
-  }
-});
+    assertEquals(await session.tasks.find(run.execution), task);
+    Date.now = () => now() + 31 * 60_000;
+    assertEquals(await session.tasks.find(run.execution), undefined);
+  });
 
-Deno.test("a question that is answered elsewhere does not wait for the client any more", async () => {
-  await using test = await TestExecutor.start({ sandbox: false, servers: { raw: rawServer() } });
-  const run = new CellRun(partsOf(test), `${COUNT}\nimport time; time.sleep(60)`, {});
-  const step = await run.next();
-  assert(step.type === "waiting");
-  const [request] = step.requests;
-  assert(request instanceof ApprovalRequest);
-  await request.accept(); // as the approval page does
-  await request.response;
-  assertEquals((await run.next(AbortSignal.abort())).type, "running");
-  run.cancel(new DOMException("The test is over", "AbortError"));
-  await run.ended;
+  for (
+    const [isLookedFor, name] of [
+      [true, "a cell whose client looked for its task goes on when another one is requested"],
+      [false, "a cell whose client never looked for its task is abandoned then"],
+    ] as const
+  ) {
+    await step(name, async () => {
+      const code = 'from ipybox_runtime import ToolRunner\nToolRunner("raw").run_sync("count")';
+      const run = new CellRun(partsOf(test), code, {});
+      const task = session.tasks.of(run);
+      {
+        using time = new FakeTime();
+        session.tasks.onNewCell();
+        if (isLookedFor) void task.answer();
+        time.advance(30_000);
+      }
+      const next = await run.next(); // its question comes only now
+      assert(next.type === "waiting");
+      const [request] = next.requests;
+      assert(request instanceof ApprovalRequest);
+      if (isLookedFor) await run.decide(request, "once");
+      await run.ended;
+      const { outcome } = { outcome: undefined, ...await run.next() };
+      assertEquals(outcome?.cancelled, !isLookedFor);
+    });
+  }
+
+  await step("a question answered elsewhere does not wait for the client any more", async () => {
+    const run = new CellRun(partsOf(test), `${COUNT}\nimport time; time.sleep(60)`, {});
+    const next = await run.next();
+    assert(next.type === "waiting");
+    const [request] = next.requests;
+    assert(request instanceof ApprovalRequest);
+    await request.accept(); // as the approval page does
+    await request.response;
+    assertEquals((await run.next(AbortSignal.abort())).type, "running");
+    run.cancel(new DOMException("The test is over", "AbortError"));
+    await run.ended;
+  });
 });
 
 Deno.test("a task of a durable session is found when its server was killed", async () => {

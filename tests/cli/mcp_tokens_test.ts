@@ -7,7 +7,7 @@ import { endDurable, listSessions } from "../../src/executor/durable.ts";
 import type { HttpToken } from "../../src/mcp_server/http/bearer_tokens.ts";
 import { McpServer } from "../../src/mcp_server/mcp_server.ts";
 import type { McpHttpServerOptions } from "../../src/mcp_server/option_keys.ts";
-import { ipybox } from "../support/cli.ts";
+import { inThisProcess } from "../support/command_io.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { testPython } from "../support/python.ts";
@@ -79,7 +79,7 @@ Deno.test("ipybox mcp --http says which line of the token file is wrong", async 
     ] as const
   ) {
     await Deno.writeTextFile(`${folder.path}/tokens`, `${ALICE}\n${BOB} ${settings}\n`);
-    const { code, stderr } = await ipybox(["mcp", "--http", "0", ...args, ...more]);
+    const { code, stderr } = await inThisProcess(["mcp", "--http", "0", ...args, ...more]);
     assertEquals(code, 2, stderr);
     assertStringIncludes(stderr, `Line 2 of "${folder.path}/tokens": `);
     assertStringIncludes(stderr, message);

@@ -1,5 +1,7 @@
 import { silentLogger } from "../../src/base/log.ts";
 import type { CommandIo } from "../../src/commands/command.ts";
+import { runCommandLine } from "../../src/commands/mod.ts";
+import type { CliEnd } from "./cli.ts";
 
 function unexpected(): never {
   throw new Error("Nothing is asked here");
@@ -26,4 +28,18 @@ export function commandIo(given: Partial<CommandIo>): CommandIo {
     onInterrupt: unexpected,
     ...given,
   };
+}
+
+/** Runs a command line that needs no process of its own, because it starts nothing. */
+export async function inThisProcess(args: readonly string[]): Promise<CliEnd> {
+  let [stdout, stderr] = ["", ""];
+  const io = commandIo({
+    out: (text) => void (stdout += text),
+    err: (line) => void (stderr += `${line}\n`),
+    interactive: false,
+    stdoutIsTerminal: false,
+    stderrIsTerminal: false,
+  });
+  const code = await runCommandLine(args, io, "0.0.0");
+  return { code, stdout, stderr };
 }
