@@ -23,12 +23,11 @@ interface Case {
   readonly script: readonly Typing[];
   readonly shown: readonly string[];
   readonly hidden?: readonly string[];
-  readonly columns?: number;
 }
 
 /**
- * What happens at the terminal, by session. Each case but the last ends with a reset, which is what the
- * next one starts with.
+ * What happens at the terminal, by session. Each case goes on at the prompt that the one before left, with
+ * its own numbers: where a case says `In [1]`, as many are added as the kernel has counted by then.
  */
 const sessions: Readonly<Record<string, readonly Case[]>> = {
   "what is typed, results and errors": [
@@ -40,6 +39,7 @@ const sessions: Readonly<Record<string, readonly Case[]>> = {
         ["...:     ", "\r"],
         ["In [2]: ", "f(1,\r"],
         ["...: ", "\x03"],
+        ["^C", ""],
         ["In [2]: ", LEAVE],
       ],
       shown: ["\ni is 1\ni is 2\n", "f(1,", "^C"],
@@ -117,36 +117,6 @@ const sessions: Readonly<Record<string, readonly Case[]>> = {
       ],
     },
   ],
-  "a narrow terminal": [
-    {
-      name: "keys edit the line, wide characters included",
-      script: [
-        ["In [1]: ", "s = '日本x😀'\x1b[D\x1b[D\x7f\x01\x0b\x19; len(s)\r"],
-        ["In [2]: ", "\x1b[A\x1b[A\x1b[B\x1b[B s, 'of', len(s)\r"],
-        ["In [3]: ", "\x12len(s"],
-        ["(search: len(s): ", "\r"],
-        ["In [4]: ", LEAVE],
-      ],
-      shown: ["]: 3\n", "]: ('日本😀', 'of', 3)\n"],
-      columns: 40,
-    },
-  ],
-  "a kernel that hangs": [
-    {
-      name: "a kernel that does not answer is waited for until Ctrl-C, and nothing runs unasked",
-      script: [
-        ["In [1]: ", "import time; k = get_ipython().kernel\r"],
-        ["In [2]: ", "k.do_is_complete = lambda code: time.sleep(10**6)\r"],
-        ["In [3]: ", "for i in (1, 2):\r"],
-        ["Press Ctrl-C to stop waiting", "\x03"],
-        ["Cancelled", "\x15:help\r"],
-        [":reset", ""],
-        ["In [3]: ", LEAVE],
-      ],
-      shown: ["for i in (1, 2):"],
-      hidden: ["SyntaxError", "...: ", "IndentationError"],
-    },
-  ],
   "interrupts, kernels that end, calls and commands": [
     {
       name: "Ctrl-C interrupts a cell, and the variables are kept",
@@ -219,7 +189,7 @@ const sessions: Readonly<Record<string, readonly Case[]>> = {
       shown: ["raw", "No command :nothing", ":tools [QUERY]", "NameError"],
     },
   ],
-  "what is asked": [
+  "what is asked, and a kernel that hangs": [
     {
       name: "Ctrl-D at a question refuses, and the session goes on",
       script: [
@@ -267,7 +237,8 @@ const sessions: Readonly<Record<string, readonly Case[]>> = {
         ["Code asks (your input is hidden): \x1b[0mKey\\x1b[2J: ", "s3kret\x15s3cret\n"],
         ["In [3]: ", "print(x.upper(), p[::-1], 'cret' in str(In[:-1]))\r"],
         ["In [4]: ", "\x1b[A\x1b[A\x1b[A"],
-        ["x = input('Name? ')", `\x15${LEAVE}`],
+        ["x = input('Name? ')", "\x15"],
+        ["In [4]: ", LEAVE],
       ],
       shown: ["ADA terc3s False\n"],
       hidden: ["s3kret", "s3cret"],
@@ -333,28 +304,47 @@ const sessions: Readonly<Record<string, readonly Case[]>> = {
       shown: ["]: 41\n", "KeyboardInterrupt: Interrupted by user"],
       hidden: ["The kernel was restarted", "kernelbase.py", "Still running"],
     },
+    {
+      name: "a kernel that does not answer is waited for until Ctrl-C, and nothing runs unasked",
+      script: [
+        ["In [1]: ", "import time; k = get_ipython().kernel\r"],
+        ["In [2]: ", "k.do_is_complete = lambda code: time.sleep(10**6)\r"],
+        ["In [3]: ", "for i in (1, 2):\r"],
+        ["Press Ctrl-C to stop waiting", "\x03"],
+        ["Cancelled", "\x15:help\r"],
+        [":reset", ""],
+        ["In [3]: ", LEAVE],
+      ],
+      shown: ["for i in (1, 2):"],
+      hidden: ["SyntaxError", "...: ", "IndentationError"],
+    },
   ],
 };
 
 for (const [what, cases] of Object.entries(sessions)) {
   Deno.test(`ipybox repl: ${what}`, async (t) => {
-    await using home = await Home.create();
+    await using home = await Home.withServer();
     const script: Typing[] = [];
-    const begins: number[] = []; // rows with the prompts that cases begin at
-    for (const [i, { script: own }] of cases.entries()) {
-      begins.push(script.length);
-      const [prompt = "", leave] = own.at(-1) ?? [];
-      const reset: Typing = [prompt, leave?.replace(LEAVE, ":reset\r") ?? null];
-      script.push(...i === cases.length - 1 ? own : own.with(-1, reset));
+    const expected: { begin: number; shown: string[]; hidden: string[] }[] = []; // begin: its row
+    let counted = 0; // cells of the kernel before this case
+    for (const [i, { script: own, shown, hidden = [] }] of cases.entries()) {
+      const texts = (some: readonly string[]) => some.map((text) => renumbered(text, counted));
+      expected.push({ begin: script.length, shown: texts(shown), hidden: texts(hidden) });
+      for (const [text, typed, ...mark] of i === cases.length - 1 ? own : own.slice(0, -1)) {
+        script.push([renumbered(text, counted), typed, ...mark]);
+        if (text.includes("kernel was restarted") || typed === ":reset\r") counted = 0;
+      }
+      const [, last = "1"] = /In \[(\d+)\]/.exec(own.at(-1)?.[0] ?? "") ?? [];
+      counted += Number(last) - 1;
     }
 
-    const end = await home.repl(script, cases[0]?.columns);
+    const end = await home.repl(script);
 
     const parts = [...end.parts, end.output.slice(end.parts.join("").length)];
-    for (const [i, { name, shown, hidden = [] }] of cases.entries()) {
+    for (const [i, { name }] of cases.entries()) {
       await t.step(name, () => {
-        const [begin = 0, next = parts.length] = begins.slice(i); // the next prompt, after the reset
-        const output = parts.slice(begin + 1, next + 1).join("");
+        const [{ begin = 0, shown = [], hidden = [] } = {}, next] = expected.slice(i);
+        const output = parts.slice(begin + 1, (next?.begin ?? parts.length) + 1).join("");
         for (const text of shown) assertStringIncludes(output, text, end.output);
         for (const text of hidden) assert(!output.includes(text), end.output);
       });
@@ -365,40 +355,64 @@ for (const [what, cases] of Object.entries(sessions)) {
   });
 }
 
-Deno.test("ipybox repl breaks what it says between words", async () => {
-  await using home = await Home.create();
+/** A text in which the kernel had counted some cells before. */
+function renumbered(text: string, counted: number): string {
+  return text.replace(
+    /\b(In |Out)\[(\d+)\]/g,
+    (_, what, number) => `${what}[${Number(number) + counted}]`,
+  );
+}
 
-  const { output } = await home.repl([["In [1]: ", ":help\r"], ["In [1]: ", LEAVE]], 40);
+Deno.test("ipybox repl fits a narrow terminal: what it says, and lines of wide characters", async () => {
+  await using home = await Home.withServer();
+
+  const { output } = await home.repl([
+    ["In [1]: ", "s = '日本x😀'\x1b[D\x1b[D\x7f\x01\x0b\x19; len(s)\r"],
+    ["In [2]: ", "\x1b[A\x1b[A\x1b[B\x1b[B s, 'of', len(s)\r"],
+    ["In [3]: ", "\x12len(s"],
+    ["(search: len(s): ", "\r"],
+    ["In [4]: ", ":help\r"],
+    ["In [4]: ", LEAVE],
+  ], 40);
 
   assertMatch(output, /^ipybox in \S+ ·\r?\nsandbox off · 1 server · :help\r?\n/);
-  const rows = output.split(/\r?\n/).filter((row) => row.startsWith("  "));
+  assertStringIncludes(output, "]: 3\n");
+  assertStringIncludes(output, "]: ('日本😀', 'of', 3)\n");
+  const help = output.slice(output.indexOf(":help", output.indexOf("In [4]: ")));
+  const rows = help.split(/\r?\n/).filter((row) => row.startsWith("  "));
   assert(rows.length > 20, output);
   assertEquals(rows.filter((row) => row.length > 40), []);
 });
 
-Deno.test("ipybox repl keeps what was typed for the next session", async () => {
+Deno.test("ipybox repl keeps what was typed for the next session, and says which editor is missing", async () => {
   await using home = await Home.create();
   await home.repl([["In [1]: ", "b = 40\r"], ["In [2]: ", "b + 2\r"], ["In [3]: ", LEAVE]]);
 
-  const { output } = await home.repl([
-    ["In [1]: ", "\x1b[A\x1b[A\r"],
-    ["In [2]: ", "b + 3\r"],
-    ["In [3]: ", LEAVE],
-  ]);
+  const { output } = await home.repl(
+    [
+      ["In [1]: ", "\x1b[A\x1b[A\r"],
+      ["In [2]: ", "b + \x18\x05"],
+      ["Not changed: ", "3\r"],
+      ["In [3]: ", LEAVE],
+    ],
+    80,
+    { EDITOR: "no-such-editor --wait" },
+  );
 
   assertStringIncludes(output, "In [1]: b = 40");
   assertStringIncludes(output, "]: 43\n");
+  assertMatch(output, /Not changed: .*no-such-editor/);
   const { mode } = await Deno.stat(join(home.state, "ipybox", "history"));
   assertEquals((mode ?? 0) & 0o777, 0o600);
 });
 
 Deno.test("ipybox repl keeps no history where executed code could read and write it", async () => {
-  await using home = await Home.create();
+  await using home = await Home.withServer();
 
   const script: readonly Typing[] = [
     ["Let code call raw? [y/N] ", "n\n"],
-    ["In [1]: ", "1\r"],
-    ["In [2]: ", LEAVE],
+    ["In [1]: ", ":servers\r"],
+    ["In [1]: ", LEAVE],
   ];
   const { output, code } = await home.repl(script, 80, {
     XDG_STATE_HOME: join(home.workspace, "state"),
@@ -410,7 +424,7 @@ Deno.test("ipybox repl keeps no history where executed code could read and write
   assertEquals(await Array.fromAsync(folder, ({ name }) => name), ["trust"]); // what was refused
 });
 
-Deno.test("ipybox repl takes the terminal again after Ctrl-Z and fg", async () => {
+Deno.test("ipybox repl takes the terminal again after Ctrl-Z and fg, and ends with it", async () => {
   await using home = await Home.create();
 
   const script: readonly Typing[] = [
@@ -419,19 +433,21 @@ Deno.test("ipybox repl takes the terminal again after Ctrl-Z and fg", async () =
     ["Stopped", "!fg\n"],
     ["In [1]: 4 ", "+ 2\r"],
     ["In [2]: ", "\x1b[A * 7\r"], // with lines, and not keys, the arrow would be part of the code
-    ["In [3]: ", null], // which ends the shell, too
+    ["In [3]: ", "print('be' 'gun', flush=True); import time; time.sleep(1000)\r"],
+    ["begun", null], // which ends the shell, too
   ];
   const { output } = await home.repl(script, 80, {}, true);
 
   assertStringIncludes(output, "]: 6\n");
   assertStringIncludes(output, "]: 18\n");
+  await untilNoneWith(home.workspace);
 });
 
 Deno.test("ipybox repl colors code that is typed, and tracebacks, which are never bold", async () => {
-  await using home = await Home.create();
+  await using home = await Home.withServer();
   const script: readonly Typing[] = [
     ["In [1]: ", "s = '日本\x1b[D\x1b[D\x1b[C本\x05'; l"],
-    ["l", "en\t(s)\r"],
+    ["l", "en(s)\r"],
     ["Out[1]:", ""],
     ["In [2]: ", "Allow = type('Allow', (Exception,), {})\r"],
     ["In [3]: ", "raise Allow('?')\r"],
@@ -496,20 +512,6 @@ esac
   assert(!output.includes("\x1b[?2004hmode"), output);
 });
 
-Deno.test("ipybox repl says which editor is missing", async () => {
-  await using home = await Home.create();
-  const script: readonly Typing[] = [
-    ["In [1]: ", "40 + \x18\x05"],
-    ["Not changed: ", "2\r"],
-    ["Out[1]: 42", ""],
-    ["In [2]: ", LEAVE],
-  ];
-
-  const { output } = await home.repl(script, 80, { EDITOR: "no-such-editor --wait" });
-
-  assertMatch(output, /Not changed: .*no-such-editor/);
-});
-
 Deno.test("ipybox repl says why there is no kernel", async () => {
   await using home = await Home.create();
 
@@ -519,16 +521,6 @@ Deno.test("ipybox repl says why there is no kernel", async () => {
 
   assertEquals(code, 3, output);
   assertStringIncludes(output, "/no/such/python");
-});
-
-Deno.test("a terminal that is closed ends the session and leaves no process", async () => {
-  await using home = await Home.create();
-  const code = "print('be' 'gun', flush=True); import time; time.sleep(1000)\r";
-
-  const end = await home.repl([["In [1]: ", code], ["begun", null]]);
-
-  assert(end.code !== 0, end.output);
-  await untilNoneWith(home.workspace);
 });
 
 Deno.test("ipybox repl --session goes on where it was left", async () => {
@@ -577,19 +569,24 @@ Deno.test("ipybox repl without a terminal says what else there is", async () => 
   assertStringIncludes(stderr, "ipybox run -");
 });
 
-/** A workspace in which the server `raw` is registered, and a folder for history. */
+/** A workspace, and a state folder of its own, with the history. */
 class Home implements AsyncDisposable {
   private constructor(readonly workspace: string, readonly state: string) {}
 
   static async create(): Promise<Home> {
     const workspace = await TempFolder.create();
     const state = await TempFolder.create();
-    const registry = await ServerRegistry.open({ workspace: workspace.path });
-    await registry.register("raw", rawServer());
-    // The session has a state folder of its own.
-    const env = { XDG_STATE_HOME: state.path };
-    await ipybox(["trust", "--yes"], { cwd: workspace.path, env });
     return new Home(workspace.path, state.path);
+  }
+
+  /** In this one, the server `raw` is registered. */
+  static async withServer(): Promise<Home> {
+    const home = await Home.create();
+    const registry = await ServerRegistry.open({ workspace: home.workspace });
+    await registry.register("raw", rawServer());
+    const env = { XDG_STATE_HOME: home.state };
+    await ipybox(["trust", "--yes"], { cwd: home.workspace, env });
+    return home;
   }
 
   async repl(

@@ -10,16 +10,24 @@ import { testPython } from "../support/python.ts";
 
 const cli = new URL("../../cli.ts", import.meta.url).pathname;
 
-Deno.test("ipybox setup builds what is missing, then doctor finds all ready", async () => {
+Deno.test("ipybox setup builds what is missing, then doctor finds all ready, and what servers lack", async () => {
   await using home = await TempFolder.create();
   await using programs = await TempFolder.create();
+  await using workspace = await TempFolder.create();
+  await Deno.mkdir(`${workspace.path}/.ipybox`);
+  const mcpServers = {
+    gone: { command: "no-such-program-of-ipybox" },
+    here: { command: "cat", env: { A: "${HOME}" } },
+    remote: { url: "https://mcp.example/mcp", headers: { Authorization: "${NO_SUCH_TOKEN}" } },
+  };
+  await Deno.writeTextFile(`${workspace.path}/.ipybox/mcp.json`, JSON.stringify({ mcpServers }));
   const own = { XDG_CACHE_HOME: `${home.path}/cache`, IPYBOX_PYTHON: "" };
   const env = { ...own, ...await withUv(programs.path) };
 
   const before = await ipybox(["doctor", "--json"], env);
   const first = await ipybox(["setup"], env);
-  const second = await ipybox(["setup"], env);
-  const after = await ipybox(["doctor", "--json"], env);
+  const second = await ipybox(["setup", "--json"], env);
+  const after = await ipybox(["doctor", "--json", "--workspace", workspace.path], env);
 
   assertEquals(before.code, 3);
   const python = rows(before.stdout).find(({ name }) => name === "Python");
@@ -34,27 +42,34 @@ Deno.test("ipybox setup builds what is missing, then doctor finds all ready", as
   assertStringIncludes(first.stderr, "ipybox installs:\n  - a Python environment");
   assertStringIncludes(first.stdout, "Everything is set up");
   assertEquals([second.code, second.stderr], [0, ""]);
-  assertStringIncludes(second.stdout, "Everything is in place");
-  assertEquals(after.code, 0);
-  const names = rows(after.stdout).map(({ name }) => name);
-  for (const name of ["Deno", "Python", "ipykernel", "pydantic", "srt", "ripgrep", "kernel"]) {
-    assert(names.includes(name), name);
+  // What a program asks for: the Python that runs kernels.
+  const ready = JSON.parse(second.stdout);
+  assertEquals([ready.python, ready.installed], [JSON.parse(after.stdout).python, []]);
+  assertEquals(after.code, 0, after.stdout);
+  const found = new Map(
+    rows(after.stdout).map(({ name, state, detail }) => [name, `${state} ${detail}`]),
+  );
+  for (const name of ["Deno", "Python", "ipykernel", "pydantic", "srt", "ripgrep"]) {
+    assert(found.has(name), name);
   }
+  assertMatch(found.get("kernel") ?? "", /^ok runs code in the sandbox \(\d+\.\d s\)$/);
+  assertMatch(found.get("server gone") ?? "", /^warn no-such-program-of-ipybox is not on the PATH/);
+  assertMatch(found.get("server here") ?? "", /^ok \/.*\/cat$/);
+  assertMatch(
+    found.get("server remote") ?? "",
+    /^warn MCP server "remote" needs \$\{NO_SUCH_TOKEN\}/,
+  );
 });
 
 Deno.test("ipybox setup --python checks that Python and installs nothing", async () => {
-  const good = await ipybox(["setup", "--python", testPython()], {});
+  const good = await ipybox(["setup", "--json", "--python", testPython()], {});
   const bad = await ipybox(["setup", "--python", "/bin/false"], {});
-  const json = await ipybox(["setup", "--json", "--python", testPython()], {});
-  const doctor = await ipybox(["doctor", "--json", "--python", testPython()], {});
 
-  assertEquals(good.code, 0);
-  assertEquals(good.stderr, "");
+  assertEquals([good.code, good.stderr], [0, ""]);
+  const { python, installed } = JSON.parse(good.stdout);
+  assertEquals([python, installed], [testPython(), []]);
   assertEquals(bad.code, 3);
   assertStringIncludes(bad.stderr, `Cannot use "/bin/false" as Python`);
-  // What a program asks for: the Python that runs kernels.
-  const { python, installed } = JSON.parse(json.stdout);
-  assertEquals([python, installed, JSON.parse(doctor.stdout).python], [testPython(), [], python]);
 });
 
 Deno.test("a folder of the user's that cannot be written is named with what moves it", async () => {
@@ -92,34 +107,6 @@ Deno.test("ipybox doctor reports programs that are not on the PATH", async () =>
   assertStringIncludes(stdout, "rg is not on the PATH");
   assertStringIncludes(stdout, "fix: ");
   assertStringIncludes(stdout, "ipybox is not ready");
-});
-
-Deno.test("ipybox doctor runs code in a kernel and says what servers lack", async () => {
-  await using workspace = await TempFolder.create();
-  await Deno.mkdir(`${workspace.path}/.ipybox`);
-  const mcpServers = {
-    gone: { command: "no-such-program-of-ipybox" },
-    here: { command: "cat", env: { A: "${HOME}" } },
-    remote: { url: "https://mcp.example/mcp", headers: { Authorization: "${NO_SUCH_TOKEN}" } },
-  };
-  await Deno.writeTextFile(`${workspace.path}/.ipybox/mcp.json`, JSON.stringify({ mcpServers }));
-
-  const checked = ["--python", testPython(), "--workspace", workspace.path];
-  const args = ["doctor", "--json", ...checked];
-  const { code, stdout } = await ipybox(args, {});
-
-  assertEquals(code, 0, stdout);
-  const found = rows(stdout).map(({ name, state, detail }) =>
-    [name, `${state} ${detail}`] as const
-  );
-  const said = new Map(found);
-  assertMatch(said.get("kernel") ?? "", /^ok runs code in the sandbox \(\d+\.\d s\)$/);
-  assertMatch(said.get("server gone") ?? "", /^warn no-such-program-of-ipybox is not on the PATH/);
-  assertMatch(said.get("server here") ?? "", /^ok \/.*\/cat$/);
-  assertMatch(
-    said.get("server remote") ?? "",
-    /^warn MCP server "remote" needs \$\{NO_SUCH_TOKEN\}/,
-  );
 });
 
 async function ipybox(
