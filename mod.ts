@@ -37,6 +37,7 @@ export type { CodeProblem } from "./src/check/problems.ts";
 export type { CellRange } from "./src/check/language_server.ts";
 export type {
   ApprovalEvent,
+  ApprovalOptions,
   AttachOptions,
   CheckEvent,
   CheckMode,
@@ -51,9 +52,12 @@ export type {
   InstallPackagesOptions,
   NoteEvent,
   OptionalEvent,
+  PlaceOptions,
+  PythonOptions,
   RegisterServerOptions,
   ResultEvent,
   ResumeOptions,
+  ServersOptions,
   StreamOptions,
 } from "./src/executor/options.ts";
 export type { TrustSetting } from "./src/files/own_entries.ts";

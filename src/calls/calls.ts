@@ -11,7 +11,7 @@ import { ToolCallError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { nearestNames } from "../base/nearest.ts";
 import type { McpRequest } from "../base/telemetry.ts";
-import type { CodeExecutorOptions } from "../executor/options.ts";
+import type { ServersOptions } from "../executor/options.ts";
 import { sha256 } from "../json/digest.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
 import { type CatalogMethod, checkCatalogParams, isListMethod } from "../mcp/catalog.ts";
@@ -69,7 +69,7 @@ export interface CatalogCall {
 }
 
 /** Options of {@linkcode Calls}. */
-interface CallsOptions extends Pick<CodeExecutorOptions, "callTimeoutMs"> {
+interface CallsOptions extends ServersOptions {
   readonly registry: ServerRegistry;
   /** The connections to them. */
   readonly pool: McpPool;

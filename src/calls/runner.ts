@@ -16,7 +16,7 @@ import { requirePositive } from "../base/numbers.ts";
 import { stage } from "../base/stages.ts";
 import type { Waiting } from "../base/deadline.ts";
 import { loadTelemetry } from "../base/telemetry.ts";
-import type { CodeExecutorOptions, OwnOptions } from "../executor/options.ts";
+import type { ApprovalOptions, OwnOptions, ServersOptions } from "../executor/options.ts";
 import { statePath } from "../files/workspace_state.ts";
 import { type ExactObject, isExactObject, sealObject, toExact } from "../json/exact.ts";
 import type { ConnectOptions } from "../mcp/connect.ts";
@@ -433,21 +433,7 @@ function withoutSecrets(call: ApprovalCall, names: readonly string[] | undefined
 }
 
 /** Options of `ToolRunner.start()`. */
-export interface ToolRunnerOptions extends
-  ConnectOptions,
-  Pick<
-    CodeExecutorOptions,
-    | "servers"
-    | "approval"
-    | "approvalTimeoutMs"
-    | "audit"
-    | "consents"
-    | "callTimeoutMs"
-    | "sampling"
-    | "serverIdleMs"
-    | "roots"
-    | "trust"
-  > {}
+export interface ToolRunnerOptions extends ConnectOptions, ApprovalOptions, ServersOptions {}
 
 /** Options that an executor adds. */
 export interface OwnRunnerOptions extends ToolRunnerOptions, Pick<OwnOptions, "parentWorkspace"> {}

@@ -217,6 +217,46 @@ export interface CodeExecutorOptions {
   log?: Logger;
 }
 
+// The groups of these options. Each is handed on whole, so a new option is added to one of them only.
+
+/** For the place where code runs. */
+export type PlaceOptions = Pick<
+  CodeExecutorOptions,
+  "kernelEnv" | "limits" | "placement" | "sandbox" | "signal" | "startTimeoutMs"
+>;
+
+/** For the gate before each call. */
+export type ApprovalOptions = Pick<
+  CodeExecutorOptions,
+  "approval" | "approvalTimeoutMs" | "audit" | "consents"
+>;
+
+/** For MCP servers: which there are, and how they are started and called. */
+export type ServersOptions = Pick<
+  CodeExecutorOptions,
+  | "callTimeoutMs"
+  | "connectTimeoutMs"
+  | "login"
+  | "roots"
+  | "sampling"
+  | "serverIdleMs"
+  | "servers"
+  | "trust"
+  | "variables"
+>;
+
+/** For the Python that runs code, and its output. */
+export type PythonOptions = Pick<
+  CodeExecutorOptions,
+  | "check"
+  | "imagesDir"
+  | "maxOutputBytes"
+  | "packages"
+  | "python"
+  | "requireShellEscape"
+  | "restoreWorkingDir"
+>;
+
 /** How long a durable session lasts. */
 export interface DurableOptions {
   /**

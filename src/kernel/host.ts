@@ -6,7 +6,7 @@ import { Mutex } from "../base/mutex.ts";
 import { Deadline } from "../base/deadline.ts";
 import { abortable, anySignal } from "../base/signals.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
-import type { CodeExecutorOptions, OwnOptions } from "../executor/options.ts";
+import type { OwnOptions, PythonOptions } from "../executor/options.ts";
 import type { ShellGuard } from "./bootstrap.ts";
 import { type ExecuteOptions, type Outcome, Run } from "./execution.ts";
 import { WorkspaceFiles } from "../place/workspace_files.ts";
@@ -33,7 +33,7 @@ import {
 export interface KernelClientOptions
   extends
     Pick<KernelGatewayOptions, "startTimeoutMs" | "signal" | "log">,
-    Pick<CodeExecutorOptions, "maxOutputBytes" | "restoreWorkingDir"> {
+    Pick<PythonOptions, "maxOutputBytes" | "restoreWorkingDir"> {
   /** The kernel gateway: a running `KernelGateway` is one. */
   readonly gateway: GatewayAddress;
   /**

@@ -4,7 +4,7 @@ import { limitedLogger, type Logger, silentLogger } from "../base/log.ts";
 import { mayRead } from "../base/permission.ts";
 import { Deadline } from "../base/deadline.ts";
 import { abortable, anySignal, LONGEST_TIMER_MS } from "../base/signals.ts";
-import type { CodeExecutorOptions } from "../executor/options.ts";
+import type { ServersOptions } from "../executor/options.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { requireSandboxPrerequisites } from "../sandbox/prerequisites.ts";
 import type { SettingsFile } from "../sandbox/servers.ts";
@@ -41,7 +41,7 @@ import { StdioTransport } from "./stdio.ts";
 
 /** Options for starting and connecting to MCP servers. */
 export interface ConnectOptions
-  extends Pick<CodeExecutorOptions, "connectTimeoutMs" | "variables" | "login"> {
+  extends Pick<ServersOptions, "connectTimeoutMs" | "variables" | "login"> {
   /**
    * The folder in which executed code works. Its `.ipybox/mcp.json` registers servers, its `.env`
    * provides values of `${VAR}` after the environment, and `${workspaceFolder}` stands for its

@@ -26,7 +26,7 @@ import {
 } from "../sandbox/sandbox.ts";
 import { hostPython, probeOf } from "../sandbox/wall.ts";
 import { howEnded } from "./launch.ts";
-import type { LastingSession, Place, PlaceOptions } from "./place.ts";
+import type { LastingSession, Place, PlaceStart } from "./place.ts";
 import { locatePython } from "./python_files.ts";
 import { SessionFolder } from "./session_folder.ts";
 import { startSupervisor, SupervisedLauncher, type SupervisorOptions } from "./supervisor.ts";
@@ -34,7 +34,7 @@ import { cacheVariables, workspaceCache } from "./workspace_cache.ts";
 
 export async function localPlace(
   parts: AsyncDisposableStack,
-  { options, deadline, canaryPort, session }: PlaceOptions,
+  { options, deadline, canaryPort, session }: PlaceStart,
 ): Promise<Place> {
   const { sandbox = true, packages = [], log = silentLogger } = options;
   if (options.python === undefined) {

@@ -2,18 +2,14 @@ import type { EffectiveLimits, Rlimits } from "../sandbox/limits.ts";
 import type { SelfTestReport } from "../sandbox/selftest.ts";
 import type { ProcessEvidence } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
-import type { CodeExecutorOptions } from "../executor/options.ts";
+import type { PlaceOptions } from "../executor/options.ts";
 import type { CopiedFolders } from "./copied_folders.ts";
 import type { KernelDoorTarget, LauncherProcess } from "./launch.ts";
 import type { SessionPaths } from "./session_folder.ts";
 import type { SessionAddress, SupervisedLauncher } from "./supervisor.ts";
 
 /** Options of `KernelGateway.start()`. */
-export interface KernelGatewayOptions extends
-  Pick<
-    CodeExecutorOptions,
-    "placement" | "sandbox" | "limits" | "kernelEnv" | "startTimeoutMs" | "signal"
-  > {
+export interface KernelGatewayOptions extends PlaceOptions {
   /**
    * The path of a Python that has `jupyter_kernel_gateway` and `ipykernel`: where the placement leads,
    * if there is one.
@@ -62,8 +58,8 @@ export interface LastingSession extends Omit<SessionAddress, "socket" | "where">
   readonly onSocket: (address: SessionAddress) => Promise<void>;
 }
 
-/** Starts a launcher in a place. */
-export interface PlaceOptions {
+/** What a launcher is started with in a place. */
+export interface PlaceStart {
   readonly options: KernelGatewayOptions;
   readonly deadline: AbortSignal;
   /** A port of this machine that must not be reachable there. */

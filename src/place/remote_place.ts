@@ -53,7 +53,7 @@ import {
   trustedEnvironment,
 } from "./lifecycle.ts";
 import { howEnded, type LauncherProcess } from "./launch.ts";
-import type { KernelGatewayOptions, LastingSession, Place, PlaceOptions } from "./place.ts";
+import type { KernelGatewayOptions, LastingSession, Place, PlaceStart } from "./place.ts";
 import { launchLasting } from "./local_place.ts";
 import { programs, SessionPaths } from "./session_folder.ts";
 import type { Reach, SupervisedLauncher } from "./supervisor.ts";
@@ -61,7 +61,7 @@ import type { Reach, SupervisedLauncher } from "./supervisor.ts";
 /** Starts a launcher in the place that a placement leads to. */
 export async function remotePlace(
   parts: AsyncDisposableStack,
-  { options, deadline, canaryPort, session }: PlaceOptions,
+  { options, deadline, canaryPort, session }: PlaceStart,
 ): Promise<Place> {
   const { sandbox = true, log = silentLogger, workspace } = options;
   const placement = parsePlacement(options.placement);

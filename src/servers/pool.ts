@@ -5,7 +5,7 @@ import { abortable, anySignal, LinkedSignal } from "../base/signals.ts";
 import type { ExactObject } from "../json/exact.ts";
 import { explainLogin, ForgottenSessionError, startFailure } from "../mcp/start_errors.ts";
 import type { CatalogMethod } from "../mcp/catalog.ts";
-import type { CodeExecutorOptions } from "../executor/options.ts";
+import type { ServersOptions } from "../executor/options.ts";
 import type { ConnectOptions, SessionConnectOptions } from "../mcp/connect.ts";
 import type { McpConnection, SendToolOptions, ServerDescription } from "../mcp/connection.ts";
 import type { CallToolOptions, ServerHooks } from "../mcp/hooks.ts";
@@ -17,7 +17,7 @@ import type { ServerRegistry } from "./registry.ts";
 import type { StartEvidence } from "./start_evidence.ts";
 
 /** Options of {@linkcode McpPool}. */
-interface McpPoolOptions extends ConnectOptions, Pick<CodeExecutorOptions, "serverIdleMs"> {
+interface McpPoolOptions extends ConnectOptions, ServersOptions {
   /** The servers. */
   readonly registry: ServerRegistry;
   /** Handles what servers report and ask. */
