@@ -7,7 +7,7 @@ import { bytesOf } from "../base/streams.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { namedProgram, type ProgramPath } from "../process/program.ts";
 import type { SandboxConfig } from "./config.ts";
-import { SRT_LIBRARY, type SrtCommand, type SrtSettings } from "./srt.ts";
+import { DENO_ARGS, SRT_LIBRARY, type SrtCommand, type SrtSettings } from "./srt.ts";
 
 /** The shell that starts the planned command. */
 const SHELL: ProgramPath = namedProgram("/bin/sh");
@@ -64,10 +64,9 @@ export class Planner implements AsyncDisposable {
     const [script, temporary] = [`${hostPrivate}/plan.js`, `${hostPrivate}/proxy`];
     await Deno.writeTextFile(script, asset("sandbox/plan.js"));
     await Deno.mkdir(temporary);
-    const flags = ["--quiet", "--no-config", "--cached-only", "-A"];
     const process = ManagedProcess.spawn({
       command,
-      args: ["run", ...flags, script, SRT_LIBRARY],
+      args: [...DENO_ARGS, script, SRT_LIBRARY],
       cwd,
       env: { PATH: path, HOME: hostPrivate, TMPDIR: temporary, ...env },
       inputGraceMs: 0,

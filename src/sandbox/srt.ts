@@ -24,6 +24,9 @@ export const SRT_VERSION = "0.0.83";
 /** The module to import as its library. */
 export const SRT_LIBRARY = `npm:${SRT_PACKAGE}@${SRT_VERSION}`;
 
+/** The arguments with which Deno runs a program that uses it. */
+export const DENO_ARGS = ["run", "--quiet", "--no-config", "--cached-only", "-A"];
+
 /** A path in `srt`'s settings. Plain text that looks like a pattern is one. */
 type SettingsPath = string | { readonly path: string; readonly literal: true };
 
@@ -54,8 +57,6 @@ export interface SrtSettings extends SrtPrograms {
 /** How `srt` is started on this machine, through Deno. */
 export interface SrtCommand {
   readonly command: ProgramPath;
-  /** The arguments before those of `srt` itself. */
-  readonly args: readonly string[];
   /** The environment that it needs. */
   readonly env: Readonly<Record<string, string>>;
   /** The programs for its settings, so that it does not search for them itself. */
@@ -103,12 +104,6 @@ export function srtEnvironment(
   };
 }
 
-/** The arguments of `srt`. */
-export function srtArguments(settings: string, command: readonly string[]): string[] {
-  // srt accepts its own options anywhere before "--", even after the command.
-  return ["--settings", settings, "--", ...command];
-}
-
 /** Finds the sandbox runtime, which is downloaded on first use. */
 export async function findSrt(options: FindSrtOptions): Promise<SrtCommand> {
   const [srt, programs] = await allDone([throughDeno(options), srtPrograms(options)]);
@@ -140,7 +135,6 @@ async function throughDeno(options: FindSrtOptions): Promise<Omit<SrtCommand, "p
   await requireOut(deno, vendor ?? `${denoDir}/npm`);
   return {
     command: deno,
-    args: ["run", "--quiet", "--no-config", "--cached-only", "-A", SRT_LIBRARY],
     env: { DENO_DIR: denoDir, DENO_NO_UPDATE_CHECK: "1" },
   };
 }
@@ -255,7 +249,8 @@ export async function cacheSrt(signal?: AbortSignal): Promise<void> {
   );
 }
 
-async function startedVersion({ command, args, env }: SrtCommand): Promise<string | undefined> {
-  const { success, stdout } = await runProgram(command, { args: [...args, "--version"], env });
+async function startedVersion({ command, env }: SrtCommand): Promise<string | undefined> {
+  const args = [...DENO_ARGS, SRT_LIBRARY, "--version"];
+  const { success, stdout } = await runProgram(command, { args, env });
   return success ? stdout.trim() || undefined : undefined;
 }

@@ -22,7 +22,14 @@ import type { SandboxConfig } from "./config.ts";
 import { isBroad } from "./installation.ts";
 import { type EffectiveLimits, rlimits } from "./limits.ts";
 import { Planner } from "./planner.ts";
-import { findSrt, srtArguments, type SrtCommand, srtEnvironment, type SrtSettings } from "./srt.ts";
+import {
+  DENO_ARGS,
+  findSrt,
+  SRT_LIBRARY,
+  type SrtCommand,
+  srtEnvironment,
+  type SrtSettings,
+} from "./srt.ts";
 import { syscallFilter } from "./syscall_filter.ts";
 import { isOwnProgram } from "./workspace.ts";
 
@@ -169,20 +176,25 @@ export async function enclose(enclosure: Enclosure): Promise<EnclosedProgram> {
   const own = srtEnvironment(srt, { path, hostPrivate, temporary });
   const proxy = `${hostPrivate}/proxy`;
   const isLinux = Deno.build.os === "linux";
-  const started = (settings: string, inside: readonly string[]) => ({
-    command: srt.command,
-    args: [...srt.args, ...srtArguments(settings, inside)],
-    env: { ...own, TMPDIR: proxy }, // the folder of its sockets
-    waits: false, // it takes long enough to load
-  });
+  const started = async (settings: string, inside: readonly string[]) => {
+    const script = `${hostPrivate}/start.js`;
+    await Deno.writeTextFile(script, asset("sandbox/start.js"));
+    return {
+      command: srt.command,
+      args: [...DENO_ARGS, script, SRT_LIBRARY, JSON.stringify(srt.programs), settings, ...inside],
+      env: { ...own, TMPDIR: proxy }, // the folder of its sockets
+      waits: false, // it takes long enough to load
+    };
+  };
   if (isLinux && enclosure.early) {
     await Deno.mkdir(proxy);
     const settings = looked.then(async (contents) =>
       JSON.stringify(await settingsOf(srt, enclosure, contents))
     );
     settings.catch(() => {}); // its error is reported where it is awaited
+    const start = await started("/dev/stdin", makingInner(enclosure));
     parts.move();
-    return { ...started("/dev/stdin", makingInner(enclosure)), settings };
+    return { ...start, settings };
   }
   await using planner = await Planner.start(srt, { config, hostPrivate, cwd: hostPrivate, path });
   await Deno.mkdir(proxy, { recursive: true });
@@ -193,7 +205,7 @@ export async function enclose(enclosure: Enclosure): Promise<EnclosedProgram> {
   if (planned !== undefined) return { ...planned, env: own, waits };
   const file = `${hostPrivate}/srt.json`;
   await Deno.writeTextFile(file, JSON.stringify(settings));
-  return started(file, inside);
+  return await started(file, inside);
 }
 
 /** The settings of `srt`. On Linux, it then finds the inputs of the inner sandbox in place. */
