@@ -172,7 +172,7 @@ export async function enclose(enclosure: Enclosure): Promise<EnclosedProgram> {
       "Run ipybox in WSL 2, or without a sandbox: `sandbox: false`, `--no-sandbox`",
     );
   }
-  const srt = await findSrt(enclosure);
+  const srt = await withoutDelay(await findSrt(enclosure), hostPrivate);
   const own = srtEnvironment(srt, { path, hostPrivate, temporary });
   const proxy = `${hostPrivate}/proxy`;
   const isLinux = Deno.build.os === "linux";
@@ -391,19 +391,33 @@ async function withDevices(
   devices: readonly string[],
   bwrap: string,
   hostPrivate: string,
-): Promise<string> {
+): Promise<ProgramPath> {
   const shown = devices.flatMap((path) => ["--dev-bind-try", path, path]).map(shellWord).join(" ");
+  const edit = `[ "$word" = -- ] && [ -z "$ended" ] && ended=yes && set -- "$@" ${shown}`;
+  return await withEdited(bwrap, `${hostPrivate}/bwrap`, edit);
+}
+
+/** Writes a `socat` that passes on at once what it gets, as `start.js` makes the proxy do. */
+async function withoutDelay(srt: SrtCommand, hostPrivate: string): Promise<SrtCommand> {
+  const { programs } = srt;
+  if (programs.socatPath === undefined) return srt;
+  const edit = "case $word in TCP*) word=$word,nodelay ;; esac";
+  const socatPath = await withEdited(programs.socatPath, `${hostPrivate}/socat`, edit);
+  return { ...srt, programs: { ...programs, socatPath } };
+}
+
+/** Writes a program that starts another one with its arguments, after a line of shell has changed them. */
+async function withEdited(program: string, file: string, edit: string): Promise<ProgramPath> {
   const script = `#!/bin/sh
 for word; do
   shift
-  if [ "$word" = -- ] && [ -z "$ended" ]; then ended=yes; set -- "$@" ${shown}; fi
+  ${edit}
   set -- "$@" "$word"
 done
-exec ${shellWord(bwrap)} "$@"
+exec ${shellWord(program)} "$@"
 `;
-  const file = `${hostPrivate}/bwrap`;
   await Deno.writeTextFile(file, script, { mode: 0o700 });
-  return file;
+  return namedProgram(file);
 }
 
 /** The command that checks a program's sandbox from inside, and then becomes the program. */
