@@ -8,12 +8,14 @@ import { join } from "node:path";
 import { cacheFolder, isUnwritable, usableIn } from "../files/user_folders.ts";
 import { nameFor, WORKSPACE } from "../files/workspace_folders.ts";
 
-/** The variables that lead programs there, and where in it. */
+/**
+ * The variables that lead programs there, and where in it. LlamaIndex leaves the data that it brings
+ * unused if `NLTK_DATA` or `TIKTOKEN_CACHE_DIR` is set.
+ */
 const VARIABLES: Readonly<Record<string, string>> = {
   XDG_CACHE_HOME: "",
+  DATA_GYM_CACHE_DIR: "tiktoken",
   MPLCONFIGDIR: "matplotlib",
-  NLTK_DATA: "nltk_data",
-  TIKTOKEN_CACHE_DIR: "tiktoken",
   TORCHINDUCTOR_CACHE_DIR: "torchinductor",
   TRITON_CACHE_DIR: "triton",
 };

@@ -12,7 +12,7 @@
  * Priorities only slow its own session down, because no other process is in its namespace.
  *
  * It denies leases and delegations, with which code could block programs outside that open a file, even
- * one that code may only read. It also denies the old form of directory notifications.
+ * one that code may only read.
  *
  * It denies creating setuid and setgid files: files in the workspace belong to the user outside,
  * too, and others could run them with that user's rights.
@@ -129,9 +129,9 @@ const OPENS: readonly (readonly [calls: Numbers, flags: number])[] = [
 /** The limits of any process can be read: the argument with new ones is then a null pointer. */
 const LIMITS: Numbers = { prlimit64: [302, 261] };
 
-/** `F_SETLEASE`, `F_NOTIFY`, and `F_SETDELEG`, which Linux has since 6.19. */
+/** `F_SETLEASE`, and `F_SETDELEG`, which Linux has since 6.19. */
 const FILE_CONTROL: Numbers = { fcntl: [72, 25] };
-const WATCHES = [1024, 1026, 1040];
+const LEASES = [1024, 1040];
 
 /** `CLONE_NEWNS`, `…CGROUP`, `…UTS`, `…IPC`, `…USER`, `…PID` and `…NET`. */
 const NEW_NAMESPACES = 0x7e020000;
@@ -206,7 +206,7 @@ export function syscallFilter(
     ]),
     ...about(numbers(FILE_CONTROL), [
       load(1),
-      ...WATCHES.flatMap((command) => answerIf(JUMP_IF_EQUAL, command, EPERM)),
+      ...LEASES.flatMap((command) => answerIf(JUMP_IF_EQUAL, command, EPERM)),
     ]),
     ...about(numbers(SOCKET), [load(0), ...allowOnly(families)]),
     ...about(numbers(SOCKETPAIR), [

@@ -47,6 +47,14 @@ Deno.test("What a kernel caches is there for the next one of its workspace", asy
   assertEquals((await other.executor.execute(`${path}; path.exists()`)).text, "False");
 });
 
+Deno.test("What tiktoken downloads is cached, and LlamaIndex finds the data that it brings", async () => {
+  await using test = await TestExecutor.start();
+  const code = `import os
+os.path.relpath(os.environ["DATA_GYM_CACHE_DIR"], os.environ["XDG_CACHE_HOME"]), [
+    name for name in ("NLTK_DATA", "TIKTOKEN_CACHE_DIR") if name in os.environ]`;
+  assertEquals((await test.executor.execute(code)).text, "('tiktoken', [])");
+});
+
 Deno.test("A cache is the workspace's own, and only the user's", async () => {
   const [one, other] = await Promise.all(["/nonexistent/a", "/nonexistent/b"].map(workspaceCache));
   assertMatch(one ?? "", /\/workspaces\/\w+\/cache$/);
