@@ -238,7 +238,7 @@ export class Calls {
     return new ObservedCall(call, this.#options.observers, { cell: this.#cell, request, entry });
   }
 
-  async callTool(call: RecordedCall, options: CallToolOptions): Promise<ToolResult> {
+  async callTool(call: RecordedCall, options: CallToolOptions = {}): Promise<ToolResult> {
     const { pool, events, changes } = this.#options;
     const { entry, ...asked } = call;
     const { serverName, toolName } = call;

@@ -138,7 +138,7 @@ export class ToolServer implements AsyncDisposable {
     const page = new ApprovalPage(desk, () => applicationDoor.url);
     const common = { runner, maxBodyBytes, log };
 
-    const kernel = stack.use(kernelCalls({ ...common, journal, kernelToken }));
+    const kernel = stack.use(kernelCalls({ ...common, calls: runner.calls, journal, kernelToken }));
     const port = kernelPort ? kernel.listen() : undefined;
     const token = randomToken();
     const door: ApprovalApi = new ApprovalApi({

@@ -40,7 +40,7 @@ export class ServerApis {
   constructor(options: ServerApisOptions) {
     this.#options = options;
     this.#mcptools = join(options.workspace, "mcptools");
-    options.runner.followTools((name) => this.#renew(name));
+    options.runner.changes.follow((name) => this.#renew(name));
   }
 
   /** Registers a server and generates its API. If either fails, nothing is changed. Its calls use the connection. */
@@ -62,14 +62,16 @@ export class ServerApis {
       ...this.#options,
       rootDir: this.#mcptools,
       signal,
-      connect: () => runner.connect(name, params, { settings, signal }),
+      connect: () => runner.pool.connect(name, params, { settings, signal }),
       beforeWrite: async () => {
         turns.use(await this.#writing.acquire()); // a change that the server reports comes after this
         const run = await runner.evidence(name, params); // it may have written files
         return await runner.registerStarted(name, params, { ...run, settings });
       },
     });
-    if (signal.aborted || !runner.adopt(name, connection)) await connection[Symbol.asyncDispose]();
+    if (signal.aborted || !runner.pool.adopt(name, connection)) {
+      await connection[Symbol.asyncDispose]();
+    }
     return tools;
   }
 
@@ -107,7 +109,7 @@ export class ServerApis {
     const { runner } = this.#options;
     const params = runner.registry.get(name);
     if (params === undefined) return; // it is being registered
-    const listing = await runner.describe(name);
+    const listing = await runner.pool.describe(name);
     using _turn = await this.#writing.acquire();
     const before = await readPackage(this.#mcptools, name);
     // A server without an API does not get one now.

@@ -590,7 +590,7 @@ export class CodeExecutor implements AsyncDisposable {
    * ```
    */
   isStarting(serverName: string): boolean {
-    return this.#tools.runner.isStarting(serverName);
+    return this.#tools.runner.pool.isStarting(serverName);
   }
 
   /**
@@ -682,7 +682,7 @@ export class CodeExecutor implements AsyncDisposable {
       await abortable(this.#resetting, execution.signal); // calls of the fresh kernel are not mixed up with the old one's
       await abortable(this.#kernel.ready(), execution.signal);
       // The code may import modules that were just generated.
-      await abortable(this.#tools.runner.toolsFollowed(), execution.signal);
+      await abortable(this.#tools.runner.changes.settled(), execution.signal);
       await abortable(this.#kernel.sync(), execution.signal);
       const report = await this.#checker?.check(code, execution.signal);
       if (report !== undefined) yield* this.#judge(report);
@@ -720,7 +720,7 @@ export class CodeExecutor implements AsyncDisposable {
       leftMs: options.timeoutMs ?? (left && Math.max(left.leftMs, FAREWELL_MS)),
       onTurn: () => this.#durable?.state.turn(),
     });
-    using _clock = deadline.pauseWhilePending([channel, questions, inputs, runner.starting]);
+    using _clock = deadline.pauseWhilePending([channel, questions, inputs, runner.pool.starting]);
     using _watcher = serverEvents.watch((event) => {
       const size = JSON.stringify(event).length;
       if (events.hasRoom(size)) events.add(event, size);
@@ -741,7 +741,7 @@ export class CodeExecutor implements AsyncDisposable {
         await execution.flush();
         events.add({ type: "elicitation", request });
       });
-    using _cell = span.run(() => runner.enterCell(code, names));
+    using _cell = span.run(() => runner.calls.enterCell(code, names));
     this.#durable?.follow?.();
     this.#durable?.state.begin(execution.id, code, deadline);
     const ended = this.#kernel.run(execution, { turn, limit: deadline.signal });
@@ -780,7 +780,7 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   *#notes(): Generator<NoteEvent> {
-    const notes = [...this.#apis.takeNews(), ...this.#tools.runner.takeNotes()];
+    const notes = [...this.#apis.takeNews(), ...this.#tools.runner.calls.takeNotes()];
     for (const text of notes) yield { type: "note", text };
   }
 

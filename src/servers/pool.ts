@@ -14,6 +14,7 @@ import type { ServerParams } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import type { Tool } from "../mcp/tools.ts";
 import type { ServerRegistry } from "./registry.ts";
+import type { StartApproval } from "./start_approval.ts";
 import type { StartEvidence } from "./start_evidence.ts";
 
 /** Options of {@linkcode McpPool}. */
@@ -22,17 +23,8 @@ interface McpPoolOptions extends ConnectOptions, ServersOptions {
   readonly registry: ServerRegistry;
   /** Handles what servers report and ask. */
   readonly hooks?: (serverName: string) => ServerHooks;
-  /** Throws if a server may not be started. */
-  readonly approveStart: (
-    serverName: string,
-    params: ServerParams,
-    signal: AbortSignal,
-  ) => Promise<ApprovedStart>;
-  /** The same for a start without a question; `undefined` if it needs one. */
-  readonly unaskedStart: (
-    serverName: string,
-    params: ServerParams,
-  ) => Promise<ApprovedStart | undefined>;
+  /** Decides which servers may be started. */
+  readonly starts: Pick<StartApproval, "approveStart" | "unasked">;
 }
 
 /** What a server may be started with. */
@@ -198,7 +190,7 @@ export class McpPool implements AsyncDisposable {
     const { signal } = this.#lifetime;
     using _place = await this.#startsAhead.acquire(signal);
     const params = this.requireRegistered(serverName);
-    const start = await this.#options.unaskedStart(serverName, params);
+    const start = await this.#options.starts.unasked(serverName, params);
     if (start === undefined) return;
     signal.throwIfAborted(); // a server that starts now would outlive the pool
     const server = this.#server(serverName);
@@ -267,7 +259,7 @@ export class McpPool implements AsyncDisposable {
   ): Promise<McpConnection> {
     this.starting.count(1);
     try {
-      const approved = this.#options.approveStart(serverName, server.params, signal);
+      const approved = this.#options.starts.approveStart(serverName, server.params, signal);
       const start = await approved.catch((error) => {
         throw signal.aborted ? cancelled(error) : error;
       });
