@@ -3,11 +3,10 @@ import type { GeneratedTool } from "../apigen/generate.ts";
 import { learnResults } from "../apigen/learn.ts";
 import {
   compareTools,
-  findStaleTools,
   type PackageTool,
   readPackage,
   removePackage,
-  type StaleTools,
+  type ToolDifference,
 } from "../apigen/package.ts";
 import { ConfigError } from "../base/errors.ts";
 import { stderrLogger } from "../base/log.ts";
@@ -98,12 +97,6 @@ export class ServerApis {
     });
   }
 
-  /** Compares a server's tools with its API. */
-  async stale(name: string): Promise<StaleTools> {
-    const tools = await this.#options.runner.listTools(name);
-    return await findStaleTools(this.#mcptools, name, tools);
-  }
-
   /** Regenerates the API of a server whose tools changed. Code cannot write to `mcptools/`. */
   async #renew(name: string): Promise<void> {
     const { runner } = this.#options;
@@ -148,7 +141,7 @@ interface ApiNews {
 
 function noteOn(
   server: string,
-  { added, changed, removed }: StaleTools,
+  { added, changed, removed }: ToolDifference,
   modules: ReadonlyMap<string, string>,
 ): string | undefined {
   const part = (what: string, tools: readonly string[]) => {

@@ -1,5 +1,4 @@
 import type { GeneratedTool } from "../apigen/generate.ts";
-import type { StaleTools } from "../apigen/package.ts";
 import type { ApprovalPage } from "../approval/page/page.ts";
 import {
   CodeExecutionError,
@@ -628,17 +627,6 @@ export class CodeExecutor implements AsyncDisposable {
    */
   async unregisterServer(name: string): Promise<boolean> {
     return await this.#apis.remove(name);
-  }
-
-  /**
-   * Compares a server's tools with its generated Python API. {@linkcode registerServer} updates the API.
-   *
-   * @param name The registered server.
-   * @returns The tools that differ, by the names that the server uses.
-   * @throws {ToolCallError} The server cannot be reached or does not list its tools.
-   */
-  async staleTools(name: string): Promise<StaleTools> {
-    return await this.#apis.stale(name);
   }
 
   /**
