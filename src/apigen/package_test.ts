@@ -140,5 +140,5 @@ Deno.test("readPackage() reads nothing but a file", async () => {
   await Deno.writeTextFile(`${directory.path}/secret`, '{"tools": [{"name": "a"}]}');
   await Deno.mkdir(`${directory.path}/demo`);
   await Deno.symlink(`${directory.path}/secret`, `${directory.path}/demo/schema.json`);
-  assertEquals(await readPackage(directory.path, "demo"), undefined);
+  await assertRejects(() => readPackage(directory.path, "demo"), ConfigError, "not a plain file");
 });
