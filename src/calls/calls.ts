@@ -459,7 +459,5 @@ function requireSameServer(
 const hashes = new WeakMap<ServerParams, string>();
 
 function serverHash(params: ServerParams): string {
-  const hash = hashes.get(params) ?? sha256(launchText(params));
-  hashes.set(params, hash);
-  return hash;
+  return hashes.getOrInsertComputed(params, () => sha256(launchText(params)));
 }

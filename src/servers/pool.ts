@@ -223,24 +223,9 @@ export class McpPool implements AsyncDisposable {
   /** Sends a request, and repeats it once if the server had lost the session and it may be repeated. */
   async #use<T>(
     serverName: string,
-    signal: AbortSignal | undefined,
+    ownSignal: AbortSignal | undefined,
     use: Use<T>,
     mayRepeat: (error: ForgottenSessionError) => boolean = () => true, // it has no side effects
-  ): Promise<T> {
-    return await this.#once(serverName, signal, async (connection, signal, server) => {
-      try {
-        return await use(connection, signal);
-      } catch (error) {
-        if (!(error instanceof ForgottenSessionError) || !mayRepeat(error)) throw error;
-        return await use(await this.#connection(serverName, server, signal), signal);
-      }
-    });
-  }
-
-  async #once<T>(
-    serverName: string,
-    ownSignal: AbortSignal | undefined,
-    use: (connection: McpConnection, signal: AbortSignal, server: PooledServer) => Promise<T>,
   ): Promise<T> {
     using linked = new LinkedSignal(ownSignal, this.#lifetime.signal);
     const { signal } = linked;
@@ -248,8 +233,13 @@ export class McpPool implements AsyncDisposable {
     using _turn = await server.turn(signal).catch((error) => {
       throw cancelled(error);
     });
-    const connection = server.connected ?? await this.#connection(serverName, server, signal);
-    return await use(connection, signal, server);
+    const connect = () => this.#connection(serverName, server, signal);
+    try {
+      return await use(server.connected ?? await connect(), signal);
+    } catch (error) {
+      if (!(error instanceof ForgottenSessionError) || !mayRepeat(error)) throw error;
+      return await use(await connect(), signal);
+    }
   }
 
   async #connection(

@@ -1,5 +1,5 @@
 import { ConfigError } from "../../base/errors.ts";
-import { fill, joinBytes } from "../../base/bytes.ts";
+import { fill, LineSplitter } from "../../base/bytes.ts";
 import { writeAll } from "../../files/artifact_folder.ts";
 import { sha256 } from "../../json/digest.ts";
 import { isRecord } from "../../json/exact.ts";
@@ -217,7 +217,7 @@ async function endOfFile(folder: AuditFolder, path: string): Promise<ChainEnd> {
 function isIn(tail: Uint8Array, end: ChainEnd, line: ChainEnd): boolean {
   if (line.seq >= end.seq) return line.seq === end.seq && line.hash === end.hash;
   // It goes on: a process was killed before it kept the end, or another user has written lines.
-  const found = new LineSplitter().add(tail).map(readChainLine)
+  const found = lineSplitter().add(tail).map(readChainLine)
     .find((read) => read?.seq === line.seq);
   return found === undefined || found.hash === line.hash;
 }
@@ -284,29 +284,10 @@ export function readChainLine(bytes: Uint8Array): ChainLine | undefined {
   return { seq, prev, hash, fields, intact: sha256(line.slice(0, found.index)) === hash };
 }
 
-/** More than the longest line. */
+/** More than the longest line. If a line is longer, it is not valid anyway, and its rest is dropped. */
 const MAX_LINE_BYTES = 2 ** 23;
 
-/** Splits bytes into lines. Lines stay bytes, because a torn one need not be valid text. */
-export class LineSplitter {
-  #rest: Uint8Array = new Uint8Array();
-
-  /** Adds bytes and returns the lines that they complete. */
-  add(bytes: Uint8Array): Uint8Array[] {
-    const lines: Uint8Array[] = [];
-    let at = 0;
-    for (let end = bytes.indexOf(LINE_FEED); end >= 0; end = bytes.indexOf(LINE_FEED, at)) {
-      lines.push(joinBytes(this.#rest, bytes.subarray(at, end)));
-      this.#rest = new Uint8Array();
-      at = end + 1;
-    }
-    // If a line is too long, it is not valid anyway, so the rest of it can be dropped.
-    if (this.#rest.length <= MAX_LINE_BYTES) this.#rest = joinBytes(this.#rest, bytes.subarray(at));
-    return lines;
-  }
-
-  /** The bytes after the last line feed. */
-  get rest(): Uint8Array {
-    return this.#rest;
-  }
+/** Splits a log into lines. */
+export function lineSplitter(): LineSplitter {
+  return new LineSplitter(MAX_LINE_BYTES);
 }

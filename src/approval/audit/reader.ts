@@ -2,7 +2,7 @@ import { basename } from "node:path";
 import { sha256 } from "../../json/digest.ts";
 import { isRecord } from "../../json/exact.ts";
 import type { Fields } from "./entry.ts";
-import { GENESIS, LineSplitter, readChainLine } from "./file.ts";
+import { GENESIS, lineSplitter, readChainLine } from "./file.ts";
 import { AuditFolder } from "./folder.ts";
 import { type ChainEnd, LogHead } from "./head.ts";
 
@@ -253,7 +253,7 @@ async function* linesOf(
   file: Deno.FsFile,
   size: number,
 ): AsyncGenerator<[bytes: Uint8Array, whole: boolean], void, undefined> {
-  const splitter = new LineSplitter();
+  const splitter = lineSplitter();
   const buffer = new Uint8Array(CHUNK_BYTES);
   for (let left = size; left > 0;) {
     const count = await file.read(buffer.subarray(0, Math.min(left, CHUNK_BYTES)));
@@ -261,5 +261,6 @@ async function* linesOf(
     left -= count;
     for (const line of splitter.add(buffer.subarray(0, count))) yield [line, true];
   }
-  if (splitter.rest.length > 0) yield [splitter.rest, false];
+  const rest = splitter.takeRest();
+  if (rest.length > 0) yield [rest, false];
 }

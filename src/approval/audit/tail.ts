@@ -2,7 +2,7 @@ import { onAbort } from "../../base/signals.ts";
 import { lstatIfPresent } from "../../files/safe.ts";
 import type { Fields } from "./entry.ts";
 import type { AuditFolder } from "./folder.ts";
-import { LineSplitter, readChainLine } from "./file.ts";
+import { lineSplitter, readChainLine } from "./file.ts";
 
 const CHUNK_BYTES = 2 ** 18;
 
@@ -10,7 +10,7 @@ const CHUNK_BYTES = 2 ** 18;
 export class AuditTail implements Disposable {
   readonly #folder: AuditFolder;
   #file: Deno.FsFile | undefined;
-  #splitter = new LineSplitter();
+  #splitter = lineSplitter();
   #seq = 0;
 
   /** @param folder The log's folder. */
@@ -28,7 +28,7 @@ export class AuditTail implements Disposable {
       const next = await this.#next(this.#file);
       this.#file.close();
       this.#file = next;
-      this.#splitter = new LineSplitter();
+      this.#splitter = lineSplitter();
     }
   }
 
