@@ -24,7 +24,7 @@ import type { ToolChanges } from "../servers/changes.ts";
 import type { ServerEvents } from "../servers/events.ts";
 import { launchText, serverFingerprint, toolFingerprint } from "../servers/fingerprint.ts";
 import type { McpPool } from "../servers/pool.ts";
-import type { ServerRegistry } from "../servers/registry.ts";
+import { sameParams, type ServerRegistry } from "../servers/registry.ts";
 
 /** A tool call with sealed arguments. */
 export interface ToolCall {
@@ -450,7 +450,7 @@ function requireSameServer(
   shown: ServerParams,
   current: ServerParams | undefined,
 ): void {
-  if (current === shown || JSON.stringify(current) === JSON.stringify(shown)) return;
+  if (sameParams(shown, current)) return;
   const message = `MCP server "${serverName}" was registered again before the call was sent`;
   throw new ToolCallError("cancelled", message);
 }

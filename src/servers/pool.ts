@@ -13,7 +13,7 @@ import { Deadline, WaitCount } from "../base/deadline.ts";
 import type { ServerParams } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import type { Tool } from "../mcp/tools.ts";
-import type { ServerRegistry } from "./registry.ts";
+import { sameParams, type ServerRegistry } from "./registry.ts";
 import type { StartApproval } from "./start_approval.ts";
 import type { StartEvidence } from "./start_evidence.ts";
 
@@ -273,7 +273,7 @@ export class McpPool implements AsyncDisposable {
   #server(serverName: string): PooledServer {
     const params = this.requireRegistered(serverName);
     const present = this.#servers.get(serverName);
-    if (present?.params === params || present?.wanted === JSON.stringify(params)) return present;
+    if (present !== undefined && sameParams(params, present.params)) return present;
     if (present !== undefined) {
       this.#log.info(`MCP server "${serverName}" was registered again; restarting it`);
       this.#end(serverName);
@@ -340,8 +340,6 @@ interface PooledServerOptions {
 class PooledServer implements AsyncDisposable {
   /** How the server is started or reached. */
   readonly params: ServerParams;
-  /** The parameters as JSON, for comparisons. */
-  readonly wanted: string;
   /** How long nobody may use the server before it is stopped. */
   readonly idle: Deadline;
 
@@ -355,7 +353,6 @@ class PooledServer implements AsyncDisposable {
   constructor(options: PooledServerOptions) {
     this.#options = options;
     this.params = options.params;
-    this.wanted = JSON.stringify(options.params);
     this.idle = new Deadline(options.idleMs, {
       keepsAlive: false,
       onPassed: () => this.#stopIdle(),

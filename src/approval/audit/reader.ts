@@ -216,7 +216,7 @@ class AuditSnapshot implements Disposable {
       if (current !== undefined) {
         stack.use(current);
         await current.lock(false); // waits until nobody is writing a line or rotating the file
-        if (!folder.isCurrent(current)) continue;
+        if (folder.sizeOfCurrent(current) === undefined) continue;
       }
       const files: OpenFile[] = [];
       for (const { path } of await folder.rotated()) {

@@ -22,9 +22,9 @@ export class AuditTail implements Disposable {
   async *read(signal?: AbortSignal): AsyncGenerator<Fields, void, undefined> {
     this.#file ??= await this.#next();
     while (this.#file !== undefined) {
-      const current = this.#folder.isCurrent(this.#file); // before reading, so that its end is final
+      const size = this.#folder.sizeOfCurrent(this.#file); // before reading, so that its end is final
       yield* this.#readFile(this.#file, signal);
-      if (current) return;
+      if (size !== undefined) return;
       const next = await this.#next(this.#file);
       this.#file.close();
       this.#file = next;
