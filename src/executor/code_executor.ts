@@ -89,7 +89,6 @@ export class CodeExecutor implements AsyncDisposable {
   readonly #checkMode: CheckMode;
   readonly #durable: DurableParts | undefined;
   readonly #closed = new AbortController();
-  readonly #told: Disposable;
   #found:
     | (NonNullable<DurableParts["found"]> & { readonly turn: Disposable | undefined })
     | undefined;
@@ -118,7 +117,7 @@ export class CodeExecutor implements AsyncDisposable {
     this.#checkMode = options.check ?? "block";
     this.#apis = new ServerApis({ ...options, workspace, runner: tools.runner });
     this.#durable = durable;
-    this.#told = undisposed.add(this, options.log ?? stderrLogger());
+    parts.use(undisposed.add(this, options.log ?? stderrLogger()));
   }
 
   /**
@@ -635,7 +634,6 @@ export class CodeExecutor implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed.abort(new DOMException("The executor was closed", "AbortError"));
     using _stage = stage("end");
-    this.#told[Symbol.dispose]();
     await (this.#disposing ??= this.#parts.disposeAsync());
   }
 
@@ -652,9 +650,7 @@ export class CodeExecutor implements AsyncDisposable {
     }
     const signal = anySignal(options.signal, this.#closed.signal);
     using turn = await this.#kernel.turn(signal);
-    const inputs = new CodeInputs(code, (question) => {
-      this.#tools.runner.questionEnded(question);
-    });
+    const inputs = new CodeInputs(code, this.#tools.runner);
     const execution: Run<RunEvent> = this.#kernel.prepare(code, {
       id,
       signal,

@@ -221,9 +221,7 @@ export async function attachParts(
             id: execution.id,
             find: (host, kernel) => {
               const { id, code, ended } = execution;
-              const inputs = new CodeInputs(code, (question) => {
-                tools.runner.questionEnded(question);
-              });
+              const inputs = new CodeInputs(code, tools.runner);
               const run: Run<RunEvent> = host.prepare(code, {
                 id,
                 chunks: true,
