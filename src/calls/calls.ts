@@ -140,13 +140,10 @@ export class Calls {
   enterCell(code: string, names: readonly string[] = []): Disposable {
     const cell = new Cell(code, names);
     this.#cell = cell;
-    const consents = this.#options.gate.consents.enterCell();
-    return {
-      [Symbol.dispose]: () => {
-        cell[Symbol.dispose]();
-        consents[Symbol.dispose]();
-      },
-    };
+    const parts = new DisposableStack();
+    parts.use(this.#options.gate.consents.enterCell());
+    parts.use(cell);
+    return parts;
   }
 
   /** Returns a line of the executing code. */

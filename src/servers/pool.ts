@@ -362,20 +362,12 @@ class PooledServer implements AsyncDisposable {
   /** Waits for a turn, and keeps the server from being stopped as idle until the turn ends. */
   async turn(signal: AbortSignal): Promise<Disposable> {
     signal.throwIfAborted();
-    const use = this.idle.use();
-    try {
-      const turn = this.#turns.tryAcquire() ??
-        await this.#turns.acquire(anySignal(signal, this.#ended.signal));
-      return {
-        [Symbol.dispose]: () => {
-          turn[Symbol.dispose]();
-          use[Symbol.dispose]();
-        },
-      };
-    } catch (error) {
-      use[Symbol.dispose]();
-      throw error;
-    }
+    using parts = new DisposableStack();
+    parts.use(this.idle.use());
+    const turn = this.#turns.tryAcquire() ??
+      await this.#turns.acquire(anySignal(signal, this.#ended.signal));
+    parts.use(turn);
+    return parts.move();
   }
 
   /** The connection, if there is one. */
