@@ -1,6 +1,6 @@
 import { type Logger, silentLogger } from "../base/log.ts";
 import { Deadline, WaitCount } from "../base/deadline.ts";
-import { abortable } from "../base/signals.ts";
+import { abortable, onAbort } from "../base/signals.ts";
 
 /** Why a call was refused: a decision, the time limit, a missing approver, or the end of the call. */
 export type RefusalType =
@@ -269,7 +269,7 @@ export class QuestionQueue<Asked extends Question<Answer>, Answer> {
     }
     if (signal?.aborted || handler === undefined) return await question.response;
 
-    signal?.addEventListener("abort", withdraw, { once: true });
+    using _end = onAbort(signal, withdraw);
     using _deadline = new Deadline(this.#timeoutMs, {
       onPassed: () => {
         const reason = `No decision within ${this.#timeoutMs / 1000} s`;
@@ -283,7 +283,6 @@ export class QuestionQueue<Asked extends Question<Answer>, Answer> {
     try {
       return await question.response;
     } finally {
-      signal?.removeEventListener("abort", withdraw);
       this.#pending.delete(question);
       this.#count.count(-1);
     }
