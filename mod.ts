@@ -119,7 +119,6 @@ export type {
 } from "./src/mcp/questions.ts";
 export { generateMcpSources } from "./src/apigen/generate.ts";
 export type { GeneratedTool, GenerateMcpSourcesOptions } from "./src/apigen/generate.ts";
-export type { StaleTools } from "./src/apigen/package.ts";
 export type {
   HttpServerParams,
   McpProtocol,

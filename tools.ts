@@ -6,7 +6,7 @@
  */
 export { ToolRunner } from "./src/calls/runner.ts";
 export type { ToolRunnerOptions } from "./src/calls/runner.ts";
-export type { CatalogCall, ToolCall } from "./src/calls/calls.ts";
+export type { CatalogCall } from "./src/calls/calls.ts";
 export { ToolServer } from "./src/calls/tool_server.ts";
 export type { Door, ToolServerOptions } from "./src/calls/tool_server.ts";
 export type { TrustSetting } from "./src/files/own_entries.ts";
@@ -15,7 +15,6 @@ export { ServerEvents } from "./src/servers/events.ts";
 export { ServerRegistry } from "./src/servers/registry.ts";
 export type { GivenServers, RunFiles, ServerRegistryOptions } from "./src/servers/registry.ts";
 export type { CatalogMethod } from "./src/mcp/catalog.ts";
-export type { ServerDescription } from "./src/mcp/connection.ts";
 export type {
   CallToolOptions,
   ServerHooks,

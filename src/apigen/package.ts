@@ -315,7 +315,7 @@ export function firstSentence(description: string): string {
 // Compares packages with the current tools of servers.
 
 /** How a server's tools differ from those that its package was generated from. */
-export interface StaleTools {
+export interface ToolDifference {
   /** Tools whose definition changed. */
   readonly changed: readonly string[];
   /** Tools that the package lacks. */
@@ -324,24 +324,11 @@ export interface StaleTools {
   readonly removed: readonly string[];
 }
 
-/** Compares a server's tools with those that its package was generated from. */
-export async function findStaleTools(
-  root: string,
-  server: string,
-  tools: readonly unknown[],
-): Promise<StaleTools> {
-  const listing = await readListing(root, server).catch((error) => {
-    if (!(error instanceof ConfigError)) throw error;
-    return undefined; // a file that cannot be compared counts as new
-  });
-  return await compareTools(listing?.tools ?? [], tools);
-}
-
 /** Compares a server's tools with its former ones. */
 export async function compareTools(
   former: readonly Json[],
   tools: readonly unknown[],
-): Promise<StaleTools> {
+): Promise<ToolDifference> {
   const before = await byName(former);
   const now = await byName(tools);
   return {

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { ConfigError } from "../base/errors.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { generatePackage } from "./generate.ts";
-import { findStaleTools, writeFolder, type WriteOptions } from "./package.ts";
+import { compareTools, readPackage, writeFolder, type WriteOptions } from "./package.ts";
 
 const options: WriteOptions = { isGenerated: (name) => name.endsWith(".py") };
 
@@ -114,7 +114,7 @@ Deno.test("writeFolder() lets writers of the same folder take turns", async () =
   assertEquals(await directory.list(), ["demo"]);
 });
 
-Deno.test("findStaleTools() tells what changed since the package was generated", async () => {
+Deno.test("compareTools() tells what changed since a package was generated", async () => {
   await using directory = await TempFolder.create();
   const { path: rootDir } = directory;
   const tool = (name: string, inputSchema: unknown) => ({ name, inputSchema });
@@ -127,18 +127,18 @@ Deno.test("findStaleTools() tells what changed since the package was generated",
     tool("new", {}),
   ];
 
-  assertEquals(await findStaleTools(rootDir, "demo", now), {
+  const before = await readPackage(rootDir, "demo") ?? [];
+  assertEquals(await compareTools(before.map(({ definition }) => definition), now), {
     changed: ["other"],
     added: ["new"],
     removed: ["gone"],
   });
-  assertEquals((await findStaleTools(rootDir, "nowhere", now)).added, ["same", "other", "new"]);
 });
 
-Deno.test("findStaleTools() reads nothing but a file", async () => {
+Deno.test("readPackage() reads nothing but a file", async () => {
   await using directory = await TempFolder.create();
   await Deno.writeTextFile(`${directory.path}/secret`, '{"tools": [{"name": "a"}]}');
   await Deno.mkdir(`${directory.path}/demo`);
   await Deno.symlink(`${directory.path}/secret`, `${directory.path}/demo/schema.json`);
-  assertEquals((await findStaleTools(directory.path, "demo", [])).removed, []);
+  await assertRejects(() => readPackage(directory.path, "demo"), ConfigError, "not a plain file");
 });

@@ -231,7 +231,7 @@ const parsed = new Map<TemplateName, Parts>();
 
 /** Fills a template. Placeholders in values are not replaced. */
 function fill(name: TemplateName, values: Readonly<Record<string, string>>): string {
-  const parts = parsed.get(name) ?? parse(name);
+  const parts = parsed.getOrInsertComputed(name, parse);
   const used = new Set<string>();
   let text = "";
   parts.forEach((part, index) => {
@@ -254,9 +254,7 @@ function fill(name: TemplateName, values: Readonly<Record<string, string>>): str
 }
 
 function parse(name: TemplateName): Parts {
-  const parts = asset(`package/${name}.py`).split(/__([A-Z]+(?:_[A-Z]+)*)__/);
-  parsed.set(name, parts);
-  return parts;
+  return asset(`package/${name}.py`).split(/__([A-Z]+(?:_[A-Z]+)*)__/);
 }
 
 // The imports that a generated module needs.

@@ -189,11 +189,7 @@ const texts = new WeakMap<PyType, string>();
 
 /** A type on one line. */
 export function typeText(type: PyType): string {
-  const known = texts.get(type);
-  if (known !== undefined) return known;
-  const text = joined(typeLayout(type));
-  texts.set(type, text);
-  return text;
+  return texts.getOrInsertComputed(type, () => joined(typeLayout(type)));
 }
 
 /** A type that can break into lines. */

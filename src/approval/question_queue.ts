@@ -1,6 +1,6 @@
 import { type Logger, silentLogger } from "../base/log.ts";
-import { Deadline } from "../base/deadline.ts";
-import { abortable } from "../base/signals.ts";
+import { Deadline, WaitCount } from "../base/deadline.ts";
+import { abortable, onAbort } from "../base/signals.ts";
 
 /** Why a call was refused: a decision, the time limit, a missing approver, or the end of the call. */
 export type RefusalType =
@@ -110,7 +110,7 @@ export class QuestionQueue<Asked extends Question<Answer>, Answer> {
   protected readonly log: Logger;
   /** The unanswered questions, oldest first, and their handlers. */
   readonly #pending = new Map<Asked, Handler<Asked>>();
-  readonly #counters = new Set<(pending: number) => void>();
+  readonly #count = new WaitCount();
   readonly #watchers = new Set<(question: Asked) => void>();
   #attached: Handler<Asked> | undefined;
   #attended = false;
@@ -149,7 +149,7 @@ export class QuestionQueue<Asked extends Question<Answer>, Answer> {
 
   /** The number of unanswered questions. */
   get pending(): number {
-    return this.#pending.size;
+    return this.#count.pending;
   }
 
   /** The unanswered questions, oldest first. */
@@ -159,8 +159,7 @@ export class QuestionQueue<Asked extends Question<Answer>, Answer> {
 
   /** Calls back with the number of unanswered questions whenever it changes, until disposed. */
   onPendingChange(callback: (pending: number) => void): Disposable {
-    this.#counters.add(callback);
-    return { [Symbol.dispose]: () => void this.#counters.delete(callback) };
+    return this.#count.onPendingChange(callback);
   }
 
   /**
@@ -270,21 +269,22 @@ export class QuestionQueue<Asked extends Question<Answer>, Answer> {
     }
     if (signal?.aborted || handler === undefined) return await question.response;
 
-    signal?.addEventListener("abort", withdraw, { once: true });
+    using _end = onAbort(signal, withdraw);
     using _deadline = new Deadline(this.#timeoutMs, {
       onPassed: () => {
         const reason = `No decision within ${this.#timeoutMs / 1000} s`;
         question.withdraw({ accepted: false, type: "approval_timeout", reason });
       },
     });
-    this.#change(() => this.#pending.set(question, handler));
+    this.#pending.set(question, handler);
+    this.#count.count(1);
     for (const watcher of this.#watchers) this.#notify(watcher, question);
     this.#show(question, handler);
     try {
       return await question.response;
     } finally {
-      signal?.removeEventListener("abort", withdraw);
-      this.#change(() => this.#pending.delete(question));
+      this.#pending.delete(question);
+      this.#count.count(-1);
     }
   }
 
@@ -309,11 +309,6 @@ export class QuestionQueue<Asked extends Question<Answer>, Answer> {
     } catch (error) {
       this.log.error(`A watcher of the approval channel failed on ${question}: ${error}`);
     }
-  }
-
-  #change(apply: () => void): void {
-    apply();
-    for (const counter of this.#counters) counter(this.#pending.size);
   }
 }
 

@@ -16,18 +16,6 @@ Deno.test("Mutex gives turns in the order in which they were asked for", async (
   assertEquals(order, [1, 1, 2, 2, 3, 3]);
 });
 
-Deno.test("Mutex passes on the turn of a waiter that gave up", async () => {
-  const mutex = new Mutex();
-  const first = await mutex.acquire();
-  const controller = new AbortController();
-  const gaveUp = assertRejects(() => mutex.acquire(controller.signal), Error, "no more");
-  const third = mutex.acquire();
-  controller.abort(new Error("no more"));
-  await gaveUp;
-  first[Symbol.dispose]();
-  using _lock = await third;
-});
-
 Deno.test("AsyncQueue delivers everything before its end", async () => {
   const queue = new AsyncQueue<number>();
   queue.push(1);

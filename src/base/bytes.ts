@@ -36,6 +36,40 @@ export class ByteBuffer {
   }
 }
 
+/** Splits bytes into lines, in linear time. Lines stay bytes: a torn one need not be valid text. */
+export class LineSplitter {
+  readonly #begun = new ByteBuffer();
+  readonly #maxBytes: number;
+  readonly #onTooLong: () => void;
+
+  /** `onTooLong` is called for each piece that a longer line would still get; it is dropped. */
+  constructor(maxBytes: number, onTooLong: () => void = () => {}) {
+    this.#maxBytes = maxBytes;
+    this.#onTooLong = onTooLong;
+  }
+
+  /** Adds bytes and yields the lines that they complete. */
+  *add(bytes: Uint8Array): Generator<Uint8Array, void, undefined> {
+    let start = 0;
+    for (let end = bytes.indexOf(10); end !== -1; end = bytes.indexOf(10, start)) {
+      this.#begin(bytes.subarray(start, end));
+      start = end + 1;
+      yield this.takeRest();
+    }
+    this.#begin(bytes.subarray(start));
+  }
+
+  /** Takes the bytes after the last line feed. */
+  takeRest(): Uint8Array {
+    return this.#begun.take();
+  }
+
+  #begin(part: Uint8Array): void {
+    if (this.#begun.length + part.length > this.#maxBytes) this.#onTooLong();
+    else this.#begun.add(part);
+  }
+}
+
 /** Concatenates pieces. */
 export function joinBytes(...pieces: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   const whole = new Uint8Array(pieces.reduce((length, piece) => length + piece.length, 0));

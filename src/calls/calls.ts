@@ -24,7 +24,7 @@ import type { ToolChanges } from "../servers/changes.ts";
 import type { ServerEvents } from "../servers/events.ts";
 import { launchText, serverFingerprint, toolFingerprint } from "../servers/fingerprint.ts";
 import type { McpPool } from "../servers/pool.ts";
-import type { ServerRegistry } from "../servers/registry.ts";
+import { sameParams, type ServerRegistry } from "../servers/registry.ts";
 
 /** A tool call with sealed arguments. */
 export interface ToolCall {
@@ -140,13 +140,10 @@ export class Calls {
   enterCell(code: string, names: readonly string[] = []): Disposable {
     const cell = new Cell(code, names);
     this.#cell = cell;
-    const consents = this.#options.gate.consents.enterCell();
-    return {
-      [Symbol.dispose]: () => {
-        cell[Symbol.dispose]();
-        consents[Symbol.dispose]();
-      },
-    };
+    const parts = new DisposableStack();
+    parts.use(this.#options.gate.consents.enterCell());
+    parts.use(cell);
+    return parts;
   }
 
   /** Returns a line of the executing code. */
@@ -238,7 +235,7 @@ export class Calls {
     return new ObservedCall(call, this.#options.observers, { cell: this.#cell, request, entry });
   }
 
-  async callTool(call: RecordedCall, options: CallToolOptions): Promise<ToolResult> {
+  async callTool(call: RecordedCall, options: CallToolOptions = {}): Promise<ToolResult> {
     const { pool, events, changes } = this.#options;
     const { entry, ...asked } = call;
     const { serverName, toolName } = call;
@@ -450,7 +447,7 @@ function requireSameServer(
   shown: ServerParams,
   current: ServerParams | undefined,
 ): void {
-  if (current === shown || JSON.stringify(current) === JSON.stringify(shown)) return;
+  if (sameParams(shown, current)) return;
   const message = `MCP server "${serverName}" was registered again before the call was sent`;
   throw new ToolCallError("cancelled", message);
 }
@@ -459,7 +456,5 @@ function requireSameServer(
 const hashes = new WeakMap<ServerParams, string>();
 
 function serverHash(params: ServerParams): string {
-  const hash = hashes.get(params) ?? sha256(launchText(params));
-  hashes.set(params, hash);
-  return hash;
+  return hashes.getOrInsertComputed(params, () => sha256(launchText(params)));
 }

@@ -4,9 +4,6 @@ import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 
-/** How far a call is: asked about, decided on but not sent, sent but not answered, or over. */
-export type CallState = "waiting" | "decided" | "sent" | "done";
-
 /** The fields by which a journal identifies a call. */
 export interface JournalledCall {
   /** The id that was made in the kernel. */
@@ -19,47 +16,37 @@ export interface JournalledCall {
   readonly toolName: string;
 }
 
-/** A journal's record of a call. */
-export interface CallRecord {
+const record = z.object({
   /** The hash that it had first. */
-  readonly hash: string;
-  /** How far it is. */
-  readonly state: CallState;
-  /** When it was first asked for, in milliseconds. */
-  readonly asked: number;
-  /** The decision, as JSON. */
-  readonly decision: string | null;
-  /** The arguments that an approver put in place of the call's, as JSON. */
-  readonly edited: string | null;
-  /** How it ended. */
-  readonly status: string | null;
-  /** The line that answers it, if it is kept. */
-  readonly answer: string | null;
-}
-
-const record: z.ZodType<CallRecord> = z.object({
   hash: z.string(),
+  /** Asked about, decided on but not sent, sent but not answered, or over. */
   state: z.enum(["waiting", "decided", "sent", "done"]),
+  /** When it was first asked for, in milliseconds. */
   asked: z.int(),
+  /** The decision, as JSON. */
   decision: z.string().nullable(),
+  /** The arguments that an approver put in place of the call's, as JSON. */
   edited: z.string().nullable(),
+  /** How it ended. */
   status: z.string().nullable(),
+  /** The line that answers it, if it is kept. */
   answer: z.string().nullable(),
 });
 
-/** A call on which nobody has decided, and when it was first asked for, in milliseconds. */
-export interface WaitingRecord extends Omit<JournalledCall, "hash"> {
-  /** When it was first asked for, in milliseconds. */
-  readonly asked: number;
-}
+/** A journal's record of a call. */
+export type CallRecord = Readonly<z.infer<typeof record>>;
 
-const waitingCalls: z.ZodType<WaitingRecord[]> = z.array(z.object({
+const waitingCall = z.object({
   id: z.string(),
   kind: z.string(),
   serverName: z.string(),
   toolName: z.string(),
+  /** When it was first asked for, in milliseconds. */
   asked: z.int(),
-}));
+});
+
+/** A call on which nobody has decided. */
+export type WaitingRecord = Readonly<z.infer<typeof waitingCall>>;
 
 const WAITING = "SELECT id, kind, server AS serverName, tool AS toolName, asked FROM calls " +
   "WHERE state = 'waiting' ORDER BY seq LIMIT 100";
@@ -243,7 +230,7 @@ export class JournalFile implements Disposable {
 
   /** The calls on which nobody has decided, the oldest first, at most a hundred. */
   waiting(): WaitingRecord[] {
-    return waitingCalls.parse(this.#statement(WAITING).all());
+    return z.array(waitingCall).parse(this.#statement(WAITING).all());
   }
 
   /** The same for a file that another process has open. */
@@ -252,7 +239,7 @@ export class JournalFile implements Disposable {
     const path = pathIn(folder);
     try {
       using database = new DatabaseSync(path, { readOnly: true });
-      return waitingCalls.parse(database.prepare(WAITING).all());
+      return z.array(waitingCall).parse(database.prepare(WAITING).all());
     } catch (cause) {
       throw new ConfigError(`Cannot read the call journal ${path}: ${messageOf(cause)}`, { cause });
     }

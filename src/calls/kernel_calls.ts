@@ -2,11 +2,10 @@ import { limitedLogger, type Logger } from "../base/log.ts";
 import { callHash } from "../approval/call_text.ts";
 import type { ApprovalCall } from "../approval/request.ts";
 import { Refused } from "./http_checks.ts";
-import type { JournalEntry, RecordedCall } from "./calls.ts";
+import type { Calls, JournalEntry, RecordedCall } from "./calls.ts";
 import type { CallJournal } from "./journal.ts";
 import { type IncomingCall, KernelCallServer } from "./kernel_call_server.ts";
 import type { ToolProgress } from "../mcp/hooks.ts";
-import type { ToolRunner } from "./runner.ts";
 import {
   approvedText,
   errorText,
@@ -21,7 +20,7 @@ import {
 /** Options of {@linkcode kernelCalls}. */
 interface KernelCallsOptions {
   /** Runs tools and has shell commands approved. */
-  readonly runner: ToolRunner;
+  readonly calls: Calls;
   /** The largest body of a call, in bytes. */
   readonly maxBodyBytes: number;
   /** Receives failures that the kernel must not see. */
@@ -34,7 +33,7 @@ interface KernelCallsOptions {
 
 /** The door for code in the kernel: it can ask for calls and for approval of shell commands, nothing else. */
 export function kernelCalls(options: KernelCallsOptions): KernelCallServer {
-  const { runner, maxBodyBytes, journal, kernelToken: token } = options;
+  const { calls, maxBodyBytes, journal, kernelToken: token } = options;
   const log = limitedLogger(options.log);
 
   /** Turns errors into answers. */
@@ -72,7 +71,7 @@ export function kernelCalls(options: KernelCallsOptions): KernelCallServer {
   async function answer(call: IncomingCall): Promise<string> {
     const { head } = call;
     // Before the first await: another execution may begin.
-    const source = head.line === undefined ? undefined : runner.sourceAt(head.line);
+    const source = head.line === undefined ? undefined : calls.sourceAt(head.line);
     switch (head.call) {
       case "run": {
         const { call: asked, timeoutMs, progress } = await bodyOf(call, parseRunRequest);
@@ -82,13 +81,13 @@ export function kernelCalls(options: KernelCallsOptions): KernelCallServer {
             : undefined;
           const limits = { signal, timeoutMs, onProgress };
           const recorded: RecordedCall = { ...asked, source, entry };
-          return resultText(await runner.runCall(recorded, limits));
+          return resultText(await calls.callTool(recorded, limits));
         });
       }
       case "catalog": {
         const { call: asked, timeoutMs } = await bodyOf(call, parseCatalogRequest);
         const { signal } = call;
-        return resultText(await runner.catalog({ ...asked, source }, { signal, timeoutMs }));
+        return resultText(await calls.catalog({ ...asked, source }, { signal, timeoutMs }));
       }
       case "approve": {
         const asked = await bodyOf(call, parseApproveRequest);
@@ -96,7 +95,7 @@ export function kernelCalls(options: KernelCallsOptions): KernelCallServer {
           call,
           asked,
           async ({ signal, entry }) =>
-            approvedText(await runner.approveCall({ ...asked, source }, { signal, entry })),
+            approvedText(await calls.approve({ ...asked, source }, { signal, entry })),
         );
       }
     }

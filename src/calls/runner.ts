@@ -8,19 +8,17 @@ import { ApprovalGate } from "../approval/gate.ts";
 import { type CallObserver, CallSpans } from "../approval/observed_call.ts";
 import { approvalPolicy } from "../approval/policy.ts";
 import { ElicitationChannel, type EndedQuestion } from "../approval/questions.ts";
-import type { ApprovalCall, CallSource } from "../approval/request.ts";
+import type { ApprovalCall } from "../approval/request.ts";
 import { ConsentFile } from "../approval/rules/consent_file.ts";
 import { patternJudge } from "../approval/rules/patterns.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
 import { stage } from "../base/stages.ts";
-import type { Waiting } from "../base/deadline.ts";
 import { loadTelemetry } from "../base/telemetry.ts";
 import type { ApprovalOptions, OwnOptions, ServersOptions } from "../executor/options.ts";
 import { statePath } from "../files/workspace_state.ts";
 import { type ExactObject, isExactObject, sealObject, toExact } from "../json/exact.ts";
 import type { ConnectOptions } from "../mcp/connect.ts";
-import type { McpConnection, ServerDescription } from "../mcp/connection.ts";
 import type { CallToolOptions } from "../mcp/hooks.ts";
 import { type ServerParams, type VariableLookup, variableLookup } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
@@ -31,7 +29,7 @@ import type { StartEvidence } from "../servers/start_evidence.ts";
 import { McpPool } from "../servers/pool.ts";
 import { ResultShapes } from "../servers/shapes.ts";
 import { ServerRegistry } from "../servers/registry.ts";
-import { type ApproveOptions, Calls, type CatalogCall, type ToolCall } from "./calls.ts";
+import { Calls, type CatalogCall } from "./calls.ts";
 
 /**
  * Runs tools of registered MCP servers, each call once it is approved. Disposing it stops the servers.
@@ -64,17 +62,18 @@ export class ToolRunner implements AsyncDisposable {
    */
   readonly variables: VariableLookup | undefined;
 
-  /** @internal Counts the calls that wait for the start of their server. */
-  readonly starting: Waiting;
+  /** @internal The connections to the servers. */
+  readonly pool: McpPool;
+  /** @internal Makes the calls. */
+  readonly calls: Calls;
+  /** @internal The servers whose tools have changed. */
+  readonly changes: ToolChanges;
 
-  readonly #pool: McpPool;
   readonly #starts: StartApproval;
   readonly #consents: Consents;
   readonly #trail: AuditTrail | undefined;
   readonly #shapes: ResultShapes | undefined;
   readonly #ownAudit: AuditLog | undefined;
-  readonly #calls: Calls;
-  readonly #changes: ToolChanges;
 
   private constructor(
     registry: ServerRegistry,
@@ -97,7 +96,7 @@ export class ToolRunner implements AsyncDisposable {
       describe: (call) => describeCall(withoutSecrets(call, policy.redact)),
       log,
     });
-    this.#changes = new ToolChanges(log);
+    this.changes = new ToolChanges(log);
     const { audit = true } = options;
     if (audit === true && workspace !== undefined) {
       this.#ownAudit = new AuditLog({ workspace, redact: policy.redact, log });
@@ -105,43 +104,30 @@ export class ToolRunner implements AsyncDisposable {
     const auditLog = audit instanceof AuditLog ? audit : this.#ownAudit;
     this.#trail = auditLog && new AuditTrail(auditLog);
     const gate = new ApprovalGate(policy, this.channel, this.#consents);
-    const { events, elicitations } = this;
-    const changes = this.#changes;
-    const hooked = {
+    const { events, elicitations, changes } = this;
+    const parts = {
       ...options,
-      events,
-      changes,
-      elicitations,
+      registry,
       gate,
+      events,
+      elicitations,
+      changes,
       questionEnded: (question: EndedQuestion) => this.questionEnded(question),
     };
     this.#starts = new StartApproval({
-      ...options,
-      registry,
-      approve: (call, options) => this.#calls.approve(call, options),
+      ...parts,
+      approve: (call, options) => this.calls.approve(call, options),
     });
-    this.#pool = new McpPool({
-      ...options,
-      registry,
-      approveStart: (serverName, params, signal) =>
-        this.#starts.approveStart(serverName, params, signal),
-      unaskedStart: (serverName, params) => this.#starts.unasked(serverName, params),
-      hooks: (serverName) => serverHooks(serverName, hooked),
+    this.pool = new McpPool({
+      ...parts,
+      starts: this.#starts,
+      hooks: (serverName) => serverHooks(serverName, parts),
     });
-    this.starting = this.#pool.starting;
     const observers: CallObserver[] = [new CallSpans(), callEvents(events)];
     if (this.#trail !== undefined) observers.unshift(this.#trail);
     this.#shapes = workspace === undefined ? undefined : new ResultShapes(workspace, log);
     if (this.#shapes !== undefined) observers.push(this.#shapes);
-    this.#calls = new Calls({
-      ...options,
-      registry,
-      pool: this.#pool,
-      gate,
-      observers,
-      events,
-      changes,
-    });
+    this.calls = new Calls({ ...parts, pool: this.pool, observers });
   }
 
   /**
@@ -172,45 +158,6 @@ export class ToolRunner implements AsyncDisposable {
   }
 
   /**
-   * The sorted names of servers that announced a change of their tools: their generated APIs may be
-   * outdated until they are registered again.
-   */
-  get changedServers(): string[] {
-    return this.#changes.servers;
-  }
-
-  /**
-   * Follows changes of servers' tools from now on. Calls wait a while for the renewal of their server.
-   *
-   * @param renew Called when a server's tools have changed; never for two servers at a time.
-   */
-  followTools(renew: (serverName: string) => Promise<void>): void {
-    this.#changes.follow(renew);
-  }
-
-  /** Waits a while until all changes of servers' tools have been followed. */
-  async toolsFollowed(): Promise<void> {
-    await this.#changes.settled();
-  }
-
-  /** Takes the notes on servers that the code's author should read, one line each. */
-  takeNotes(): string[] {
-    return this.#calls.takeNotes();
-  }
-
-  /**
-   * Asks a server for everything its API is generated from, starting the server if necessary.
-   *
-   * @param serverName The registered server.
-   * @param signal Cancels it.
-   * @returns Its tools as they arrive, and its description of itself.
-   * @throws {ToolCallError} The server cannot be reached or does not give its list.
-   */
-  async describe(serverName: string, signal?: AbortSignal): Promise<ServerDescription> {
-    return await this.#pool.describe(serverName, signal);
-  }
-
-  /**
    * Lists a server's current tools, starting the server if necessary.
    *
    * @param serverName The registered server.
@@ -219,7 +166,7 @@ export class ToolRunner implements AsyncDisposable {
    * @throws {ToolCallError} The server cannot be reached or does not give its list.
    */
   async listTools(serverName: string, signal?: AbortSignal): Promise<readonly unknown[]> {
-    return await this.#pool.listTools(serverName, signal);
+    return await this.pool.listTools(serverName, signal);
   }
 
   /**
@@ -240,19 +187,7 @@ export class ToolRunner implements AsyncDisposable {
     options: CallToolOptions = {},
   ): Promise<ToolResult> {
     const sealed = sealObject(toExact(args));
-    return await this.runCall({ serverName, toolName, arguments: sealed }, options);
-  }
-
-  /**
-   * Runs a tool with arguments that are already sealed, if the call is approved.
-   *
-   * @param call The call.
-   * @param options A signal, a time limit, and a callback for progress.
-   * @returns The tool's result.
-   * @throws {ToolCallError} There is no result; its type says why.
-   */
-  async runCall(call: ToolCall, options: CallToolOptions = {}): Promise<ToolResult> {
-    return await this.#calls.callTool(call, options);
+    return await this.calls.callTool({ serverName, toolName, arguments: sealed }, options);
   }
 
   /**
@@ -268,7 +203,7 @@ export class ToolRunner implements AsyncDisposable {
     request: CatalogCall,
     options: CallToolOptions = {},
   ): Promise<Readonly<Record<string, unknown>>> {
-    return await this.#calls.catalog(request, options);
+    return await this.calls.catalog(request, options);
   }
 
   /**
@@ -280,43 +215,12 @@ export class ToolRunner implements AsyncDisposable {
    * @throws {ToolCallError} It was refused; the type says why.
    */
   async approve(call: ApprovalCall, signal?: AbortSignal): Promise<ExactObject> {
-    return await this.approveCall(call, { signal });
+    return await this.calls.approve(call, { signal });
   }
 
-  /** @internal */
-  async approveCall(call: ApprovalCall, options: ApproveOptions): Promise<ExactObject> {
-    return await this.#calls.approve(call, options);
-  }
-
-  /**
-   * Writes a question that a person was asked to the audit log.
-   *
-   * @param question The question, and its outcome.
-   */
+  /** @internal Writes a question that a person was asked to the audit log. */
   questionEnded(question: EndedQuestion): void {
     this.#trail?.asked(question);
-  }
-
-  /**
-   * Begins an execution: further calls belong to its code, and decisions for "this cell" apply to it.
-   * The active span is the execution's.
-   *
-   * @param code The code.
-   * @param names The tools that it names, for approvers.
-   * @returns Disposing it ends the execution and forgets its decisions.
-   */
-  enterCell(code: string, names: readonly string[] = []): Disposable {
-    return this.#calls.enterCell(code, names);
-  }
-
-  /**
-   * Returns a line of the executing code.
-   *
-   * @param line Its number from 1; any number is accepted.
-   * @returns The line, or `undefined` if there is no such line.
-   */
-  sourceAt(line: number): CallSource | undefined {
-    return this.#calls.sourceAt(line);
   }
 
   /**
@@ -338,27 +242,13 @@ export class ToolRunner implements AsyncDisposable {
     params: ServerParams,
     run: StartEvidence,
   ): Promise<() => Promise<void>> {
-    this.#changes.forget(serverName);
+    this.changes.forget(serverName);
     return await this.registry.register(serverName, params, run);
   }
 
   /** @internal What a server that is about to be registered runs. */
   async evidence(serverName: string, params: ServerParams): Promise<StartEvidence> {
     return await this.#starts.evidence(serverName, params, true);
-  }
-
-  /** @internal Starts or reaches a server that is about to be registered. */
-  async connect(
-    serverName: string,
-    params: ServerParams,
-    options: Pick<StartEvidence, "settings"> & { readonly signal: AbortSignal },
-  ): Promise<McpConnection> {
-    return await this.#pool.connect(serverName, params, options);
-  }
-
-  /** @internal Whether the calls of a server that was registered now use this connection. */
-  adopt(serverName: string, connection: McpConnection): boolean {
-    return this.#pool.adopt(serverName, connection);
   }
 
   /**
@@ -371,19 +261,14 @@ export class ToolRunner implements AsyncDisposable {
   async unregisterServer(serverName: string): Promise<boolean> {
     await this.#shapes?.flush(); // otherwise a later write would bring its shapes back
     const removed = await this.registry.unregister(serverName);
-    await this.#pool.drop(serverName);
-    this.#changes.forget(serverName);
+    await this.pool.drop(serverName);
+    this.changes.forget(serverName);
     return removed;
-  }
-
-  /** @internal Whether calls of a server wait for its start. */
-  isStarting(serverName: string): boolean {
-    return this.#pool.isStarting(serverName);
   }
 
   /** @internal Starts all servers that the user registered, in the background. */
   startServers(): void {
-    this.#pool.startAhead(this.registry.names);
+    this.pool.startAhead(this.registry.names);
   }
 
   /**
@@ -393,20 +278,20 @@ export class ToolRunner implements AsyncDisposable {
   async reset(): Promise<void> {
     this.channel.withdrawAll("The tool server was reset");
     this.elicitations.withdrawAll("The tool server was reset");
-    const { running } = this.#pool;
-    await this.#pool.reset();
+    const { running } = this.pool;
+    await this.pool.reset();
     await this.registry.reload();
     this.#consents.reset();
     await this.#shapes?.flush();
-    this.#pool.startAhead(running);
+    this.pool.startAhead(running);
   }
 
   /** Refuses pending approvals and stops the servers. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.channel.withdrawAll("The tool server was stopped");
     this.elicitations.withdrawAll("The tool server was stopped");
-    const followed = this.#changes[Symbol.asyncDispose](); // resolves once the servers have stopped
-    await this.#pool[Symbol.asyncDispose]();
+    const followed = this.changes[Symbol.asyncDispose](); // resolves once the servers have stopped
+    await this.pool[Symbol.asyncDispose]();
     await followed;
     await this.#shapes?.[Symbol.asyncDispose]();
     await this.#ownAudit?.[Symbol.asyncDispose]();

@@ -98,17 +98,13 @@ export class ToolServer implements AsyncDisposable {
   readonly page: ApprovalPage;
 
   readonly #stack: AsyncDisposableStack;
-  readonly #kernel: KernelCallServer;
-  readonly #kernelPort: number | undefined;
-  readonly #journal: CallJournal | undefined;
+  readonly #parts: Parts;
 
   private constructor(parts: Parts, stack: AsyncDisposableStack) {
     this.runner = parts.runner;
     this.page = parts.page;
     this.applicationDoor = parts.applicationDoor;
-    this.#kernel = parts.kernel;
-    this.#kernelPort = parts.kernelPort;
-    this.#journal = parts.journal;
+    this.#parts = parts;
     this.#stack = stack;
   }
 
@@ -138,7 +134,7 @@ export class ToolServer implements AsyncDisposable {
     const page = new ApprovalPage(desk, () => applicationDoor.url);
     const common = { runner, maxBodyBytes, log };
 
-    const kernel = stack.use(kernelCalls({ ...common, journal, kernelToken }));
+    const kernel = stack.use(kernelCalls({ ...common, calls: runner.calls, journal, kernelToken }));
     const port = kernelPort ? kernel.listen() : undefined;
     const token = randomToken();
     const door: ApprovalApi = new ApprovalApi({
@@ -164,7 +160,7 @@ export class ToolServer implements AsyncDisposable {
 
   /** The token of the kernel's calls. */
   get kernelToken(): string {
-    return this.#kernel.token;
+    return this.#parts.kernel.token;
   }
 
   /**
@@ -174,8 +170,8 @@ export class ToolServer implements AsyncDisposable {
    * @returns The new token.
    */
   renewKernelToken(): string {
-    this.#journal?.cancelAll();
-    return this.#kernel.renew();
+    this.#parts.journal?.cancelAll();
+    return this.#parts.kernel.renew();
   }
 
   /**
@@ -184,7 +180,7 @@ export class ToolServer implements AsyncDisposable {
    * @throws {Error} It has no port, as `kernelPort` said.
    */
   get kernelDoor(): Door {
-    const port = this.#kernelPort;
+    const port = this.#parts.kernelPort;
     if (port !== undefined) return doorAt("tcp", port, this.kernelToken);
     throw new Error("This tool server has no port for kernels: kernelPort is false");
   }
@@ -196,12 +192,12 @@ export class ToolServer implements AsyncDisposable {
    * @returns Resolves, never rejects, when the connection has ended.
    */
   async serveKernel(stream: ByteStream): Promise<void> {
-    await this.#kernel.serve(stream);
+    await this.#parts.kernel.serve(stream);
   }
 
   /** @internal Ends the connections of code in the kernel without answers: it asks the next host again. */
   cutKernel(): void {
-    this.#kernel.cut();
+    this.#parts.kernel.cut();
   }
 
   /**

@@ -20,7 +20,7 @@ import { responseOf, type ToolResult } from "../mcp/results.ts";
 import type { CatalogCall, ToolCall } from "./calls.ts";
 import { MAX_VALUES, Refused } from "./http_checks.ts";
 
-export interface WireError {
+interface WireError {
   readonly type: ToolErrorType;
   readonly message: string;
   readonly reason?: string;
@@ -30,29 +30,21 @@ export interface WireError {
   readonly signal?: string;
 }
 
-/** The calls that code in the kernel can make. */
-const CALLS = ["run", "catalog", "approve"] as const;
-
 const callHead = z.strictObject({
+  /** The door's token. */
   token: z.string(),
-  call: z.enum(CALLS),
+  /** The calls that code in the kernel can make. */
+  call: z.enum(["run", "catalog", "approve"]),
+  /** The size of the body, in bytes. */
   size: z.int().min(0),
+  /** The number of the calling line in the executing code. */
   line: z.number().optional(),
+  /** Identifies the call in its session; a repeated call has the same id. */
   id: z.string().regex(/^[0-9a-f]{32}$/).optional(),
 });
 
 /** The first line of a call. */
-export interface CallHead {
-  /** The door's token. */
-  readonly token: string;
-  readonly call: typeof CALLS[number];
-  /** The size of the body, in bytes. */
-  readonly size: number;
-  /** The number of the calling line in the executing code. */
-  readonly line?: number | undefined;
-  /** Identifies the call in its session; a repeated call has the same id. */
-  readonly id?: string | undefined;
-}
+export type CallHead = Readonly<z.infer<typeof callHead>>;
 
 /** Reads the first line of a call. */
 export function parseHead(line: Uint8Array): CallHead {
@@ -83,35 +75,23 @@ const approveRequest = z.strictObject({
   arguments: z.unknown(),
 });
 
-/** A tool call of the kernel. */
-export interface RunRequest {
-  /** The call, with sealed arguments. */
-  readonly call: ToolCall;
-  /** The time limit once it is approved. */
+/** The body of a `run` or a `catalog`, with the time limit once the call is approved. */
+interface LimitedCall<Call> {
+  readonly call: Call;
   readonly timeoutMs: number | undefined;
-  /** Whether the caller wants progress ahead of the answer. */
-  readonly progress: boolean;
 }
 
-/** Reads the body of a `run`. */
-export function parseRunRequest(body: Uint8Array): RunRequest {
-  const { server, tool, arguments: args, timeout_ms, progress = false } = parse(
-    runRequest,
-    body,
-  );
+/** Reads the body of a `run`. The caller may want progress ahead of the answer. */
+export function parseRunRequest(
+  body: Uint8Array,
+): LimitedCall<ToolCall> & { readonly progress: boolean } {
+  const { server, tool, arguments: args, timeout_ms, progress = false } = parse(runRequest, body);
   const call = { serverName: server, toolName: tool, arguments: sealed(args) };
   return { call, timeoutMs: timeout_ms, progress };
 }
 
-/** A request of the kernel for a resource, a prompt, a completion or a list. */
-export interface CatalogRequest {
-  readonly call: CatalogCall;
-  /** The time limit once it is approved. */
-  readonly timeoutMs: number | undefined;
-}
-
-/** Reads the body of a `catalog`. */
-export function parseCatalogRequest(body: Uint8Array): CatalogRequest {
+/** Reads the body of a `catalog`: a request for a resource, a prompt, a completion or a list. */
+export function parseCatalogRequest(body: Uint8Array): LimitedCall<CatalogCall> {
   const { server, method, params, timeout_ms } = parse(catalogRequest, body);
   const call = { serverName: server, method, params: checkCatalogParams(method, params) };
   return { call, timeoutMs: timeout_ms };

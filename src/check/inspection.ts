@@ -2,16 +2,6 @@ import { z } from "zod";
 import { checkJson } from "../json/measure.ts";
 import type { CellRange } from "./language_server.ts";
 
-/** A syntax error. */
-export interface BadSyntax {
-  readonly file: string | null;
-  readonly name: string;
-  readonly message: string;
-  readonly line: number;
-  readonly column: number;
-  readonly source: string;
-}
-
 /** Longer code is not checked: analyzing it would delay the kernel for too long. */
 export const MAX_CODE = 30_000;
 
@@ -95,6 +85,11 @@ const syntax = z.object({
     source: z.string(),
   }),
 });
+
+/** A syntax error. */
+export type BadSyntax = Readonly<
+  z.infer<typeof syntax>["syntax"] & { file: string | null }
+>;
 
 /** Parses the kernel's answer, which executed code may have tampered with. */
 export function parseInspection(

@@ -79,7 +79,7 @@ async function callAll(
     io.signal.throwIfAborted();
     try {
       const call = { serverName: server, toolName: name, arguments: args };
-      const { isError } = await runner.runCall(call, { signal: io.signal });
+      const { isError } = await runner.calls.callTool(call, { signal: io.signal });
       if (isError !== true) continue;
       io.err(`${server}.${module}: the tool failed`);
     } catch (error) {

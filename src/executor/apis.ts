@@ -3,11 +3,10 @@ import type { GeneratedTool } from "../apigen/generate.ts";
 import { learnResults } from "../apigen/learn.ts";
 import {
   compareTools,
-  findStaleTools,
   type PackageTool,
   readPackage,
   removePackage,
-  type StaleTools,
+  type ToolDifference,
 } from "../apigen/package.ts";
 import { ConfigError } from "../base/errors.ts";
 import { stderrLogger } from "../base/log.ts";
@@ -40,7 +39,7 @@ export class ServerApis {
   constructor(options: ServerApisOptions) {
     this.#options = options;
     this.#mcptools = join(options.workspace, "mcptools");
-    options.runner.followTools((name) => this.#renew(name));
+    options.runner.changes.follow((name) => this.#renew(name));
   }
 
   /** Registers a server and generates its API. If either fails, nothing is changed. Its calls use the connection. */
@@ -62,14 +61,16 @@ export class ServerApis {
       ...this.#options,
       rootDir: this.#mcptools,
       signal,
-      connect: () => runner.connect(name, params, { settings, signal }),
+      connect: () => runner.pool.connect(name, params, { settings, signal }),
       beforeWrite: async () => {
         turns.use(await this.#writing.acquire()); // a change that the server reports comes after this
         const run = await runner.evidence(name, params); // it may have written files
         return await runner.registerStarted(name, params, { ...run, settings });
       },
     });
-    if (signal.aborted || !runner.adopt(name, connection)) await connection[Symbol.asyncDispose]();
+    if (signal.aborted || !runner.pool.adopt(name, connection)) {
+      await connection[Symbol.asyncDispose]();
+    }
     return tools;
   }
 
@@ -96,18 +97,12 @@ export class ServerApis {
     });
   }
 
-  /** Compares a server's tools with its API. */
-  async stale(name: string): Promise<StaleTools> {
-    const tools = await this.#options.runner.listTools(name);
-    return await findStaleTools(this.#mcptools, name, tools);
-  }
-
   /** Regenerates the API of a server whose tools changed. Code cannot write to `mcptools/`. */
   async #renew(name: string): Promise<void> {
     const { runner } = this.#options;
     const params = runner.registry.get(name);
     if (params === undefined) return; // it is being registered
-    const listing = await runner.describe(name);
+    const listing = await runner.pool.describe(name);
     using _turn = await this.#writing.acquire();
     const before = await readPackage(this.#mcptools, name);
     // A server without an API does not get one now.
@@ -146,7 +141,7 @@ interface ApiNews {
 
 function noteOn(
   server: string,
-  { added, changed, removed }: StaleTools,
+  { added, changed, removed }: ToolDifference,
   modules: ReadonlyMap<string, string>,
 ): string | undefined {
   const part = (what: string, tools: readonly string[]) => {

@@ -1,5 +1,4 @@
 import type { GeneratedTool } from "../apigen/generate.ts";
-import type { StaleTools } from "../apigen/package.ts";
 import type { ApprovalPage } from "../approval/page/page.ts";
 import {
   CodeExecutionError,
@@ -90,7 +89,6 @@ export class CodeExecutor implements AsyncDisposable {
   readonly #checkMode: CheckMode;
   readonly #durable: DurableParts | undefined;
   readonly #closed = new AbortController();
-  readonly #told: Disposable;
   #found:
     | (NonNullable<DurableParts["found"]> & { readonly turn: Disposable | undefined })
     | undefined;
@@ -119,7 +117,7 @@ export class CodeExecutor implements AsyncDisposable {
     this.#checkMode = options.check ?? "block";
     this.#apis = new ServerApis({ ...options, workspace, runner: tools.runner });
     this.#durable = durable;
-    this.#told = undisposed.add(this, options.log ?? stderrLogger());
+    parts.use(undisposed.add(this, options.log ?? stderrLogger()));
   }
 
   /**
@@ -590,7 +588,7 @@ export class CodeExecutor implements AsyncDisposable {
    * ```
    */
   isStarting(serverName: string): boolean {
-    return this.#tools.runner.isStarting(serverName);
+    return this.#tools.runner.pool.isStarting(serverName);
   }
 
   /**
@@ -631,23 +629,11 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
-   * Compares a server's tools with its generated Python API. {@linkcode registerServer} updates the API.
-   *
-   * @param name The registered server.
-   * @returns The tools that differ, by the names that the server uses.
-   * @throws {ToolCallError} The server cannot be reached or does not list its tools.
-   */
-  async staleTools(name: string): Promise<StaleTools> {
-    return await this.#apis.stale(name);
-  }
-
-  /**
    * Stops the kernel and the MCP servers. Running and waiting executions reject with an `AbortError`.
    */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed.abort(new DOMException("The executor was closed", "AbortError"));
     using _stage = stage("end");
-    this.#told[Symbol.dispose]();
     await (this.#disposing ??= this.#parts.disposeAsync());
   }
 
@@ -664,9 +650,7 @@ export class CodeExecutor implements AsyncDisposable {
     }
     const signal = anySignal(options.signal, this.#closed.signal);
     using turn = await this.#kernel.turn(signal);
-    const inputs = new CodeInputs(code, (question) => {
-      this.#tools.runner.questionEnded(question);
-    });
+    const inputs = new CodeInputs(code, this.#tools.runner);
     const execution: Run<RunEvent> = this.#kernel.prepare(code, {
       id,
       signal,
@@ -682,7 +666,7 @@ export class CodeExecutor implements AsyncDisposable {
       await abortable(this.#resetting, execution.signal); // calls of the fresh kernel are not mixed up with the old one's
       await abortable(this.#kernel.ready(), execution.signal);
       // The code may import modules that were just generated.
-      await abortable(this.#tools.runner.toolsFollowed(), execution.signal);
+      await abortable(this.#tools.runner.changes.settled(), execution.signal);
       await abortable(this.#kernel.sync(), execution.signal);
       const report = await this.#checker?.check(code, execution.signal);
       if (report !== undefined) yield* this.#judge(report);
@@ -720,7 +704,7 @@ export class CodeExecutor implements AsyncDisposable {
       leftMs: options.timeoutMs ?? (left && Math.max(left.leftMs, FAREWELL_MS)),
       onTurn: () => this.#durable?.state.turn(),
     });
-    using _clock = deadline.pauseWhilePending([channel, questions, inputs, runner.starting]);
+    using _clock = deadline.pauseWhilePending([channel, questions, inputs, runner.pool.starting]);
     using _watcher = serverEvents.watch((event) => {
       const size = JSON.stringify(event).length;
       if (events.hasRoom(size)) events.add(event, size);
@@ -741,7 +725,7 @@ export class CodeExecutor implements AsyncDisposable {
         await execution.flush();
         events.add({ type: "elicitation", request });
       });
-    using _cell = span.run(() => runner.enterCell(code, names));
+    using _cell = span.run(() => runner.calls.enterCell(code, names));
     this.#durable?.follow?.();
     this.#durable?.state.begin(execution.id, code, deadline);
     const ended = this.#kernel.run(execution, { turn, limit: deadline.signal });
@@ -780,7 +764,7 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   *#notes(): Generator<NoteEvent> {
-    const notes = [...this.#apis.takeNews(), ...this.#tools.runner.takeNotes()];
+    const notes = [...this.#apis.takeNews(), ...this.#tools.runner.calls.takeNotes()];
     for (const text of notes) yield { type: "note", text };
   }
 

@@ -1,5 +1,5 @@
-import type { EndedQuestion } from "../approval/questions.ts";
 import { WaitCount } from "../base/deadline.ts";
+import type { ToolRunner } from "../calls/runner.ts";
 import { sha256 } from "../json/digest.ts";
 import type { InputRequest, Run } from "../kernel/execution.ts";
 import type { ExecutionEvent } from "./options.ts";
@@ -13,12 +13,12 @@ export class CodeInputs extends WaitCount {
   #isForwarding = false;
   readonly #code: string;
   #codeHash: string | undefined;
-  readonly #onEnd: (question: EndedQuestion) => void;
+  readonly #audit: Pick<ToolRunner, "questionEnded">;
 
-  constructor(code: string, onEnd: (question: EndedQuestion) => void) {
+  constructor(code: string, audit: Pick<ToolRunner, "questionEnded">) {
     super();
     this.#code = code;
-    this.#onEnd = onEnd;
+    this.#audit = audit;
   }
 
   /** Receives a question of the code. */
@@ -28,7 +28,7 @@ export class CodeInputs extends WaitCount {
     const time = new Date();
     request.closed.then((end) => {
       this.count(-1);
-      this.#onEnd({
+      this.#audit.questionEnded({
         ...end,
         kind: "input",
         serverName: "ipybox",

@@ -34,7 +34,6 @@ import {
   claimName,
   createSession,
   folderOf,
-  type KeptState,
   keptState,
   type LeftTime,
   leftTime,
@@ -127,8 +126,8 @@ export async function startParts(
   const lasting = session === undefined
     ? undefined
     : parts.use(await explained(KernelGateway.startLasting(gateway, session)));
-  if (lasting && journal) leaveWith(lasting, journal);
   const state = lasting && new SessionState(lasting, { shell });
+  lasting?.exited.then(() => journal?.leave()); // the next host records calls
   const kernel = parts.use(
     await explained(KernelHost.start(kernelOptions(options, {
       ...{ workspace, tools, packages, state, shell },
@@ -206,7 +205,7 @@ export async function attachParts(
         kept.gateway,
       ),
     );
-    leaveWith(gateway, journal);
+    gateway.exited.then(() => journal.leave()); // the next host records calls
     const state = new SessionState(gateway, kept);
     let found: FoundRun | undefined;
     const { execution } = kept;
@@ -221,12 +220,15 @@ export async function attachParts(
           execution: execution && {
             id: execution.id,
             find: (host, kernel) => {
-              const inputs = new CodeInputs(execution.code, (question) => {
-                tools.runner.questionEnded(question);
+              const { id, code, ended } = execution;
+              const inputs = new CodeInputs(code, tools.runner);
+              const run: Run<RunEvent> = host.prepare(code, {
+                id,
+                chunks: true,
+                onInput: (request) => inputs.take(request, run),
               });
-              const left = leftTime(execution, launcher.status);
-              found = foundRun(host, { ...execution, inputs, left });
-              return found.run.find(kernel);
+              found = { run, code, ended, inputs, left: leftTime(execution, launcher.status) };
+              return run.find(kernel);
             },
           },
         },
@@ -255,26 +257,6 @@ async function openJournal(
     if (!detached.value) await removeEnded(id);
   });
   return parts.use(await CallJournal.open(folderOf(id), log));
-}
-
-/** Once its gateway is gone, a host no longer records calls; the next host does. */
-function leaveWith({ exited }: KernelGateway, journal: CallJournal): void {
-  exited.then(() => journal.leave());
-}
-
-function foundRun(
-  host: KernelHost,
-  { id, code, ended, inputs, left }: NonNullable<KeptState["execution"]> & {
-    readonly inputs: CodeInputs;
-    readonly left: LeftTime | undefined;
-  },
-): FoundRun {
-  const run: Run<RunEvent> = host.prepare(code, {
-    id,
-    chunks: true,
-    onInput: (request) => inputs.take(request, run),
-  });
-  return { run, code, ended, inputs, left };
 }
 
 function kernelOptions(

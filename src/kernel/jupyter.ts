@@ -12,7 +12,7 @@
 import { createMessage, type IMessage } from "@jupyterlab/services/lib/kernel/messages.js";
 import { serialize } from "@jupyterlab/services/lib/kernel/serialize.js";
 import { validateMessage } from "@jupyterlab/services/lib/kernel/validate.js";
-import { settledWithin } from "../base/signals.ts";
+import { onAbort, settledWithin } from "../base/signals.ts";
 import { isRecord } from "../json/exact.ts";
 import { beginWork } from "../base/stalls.ts";
 import { checkJson, JsonLimitError } from "../json/measure.ts";
@@ -232,12 +232,10 @@ export class KernelSocket implements AsyncDisposable {
     socket.onmessage = ({ data }) => {
       if (data instanceof ArrayBuffer) onMessage(data);
     };
-    const abort = () => {
+    using _abort = onAbort(signal, () => {
       opened.reject(signal.reason);
       socket.close();
-    };
-    if (signal.aborted) abort();
-    signal.addEventListener("abort", abort, { once: true });
+    });
     const kernelSocket = new KernelSocket(socket, closed.promise);
     try {
       await opened.promise;
@@ -250,8 +248,6 @@ export class KernelSocket implements AsyncDisposable {
     } catch (error) {
       await kernelSocket[Symbol.asyncDispose]();
       throw error;
-    } finally {
-      signal.removeEventListener("abort", abort);
     }
   }
 

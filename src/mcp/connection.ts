@@ -32,7 +32,6 @@ import { parseElicitation } from "./questions.ts";
 import { parseToolResult, type ToolResult } from "./results.ts";
 import {
   type Client,
-  type Implementation,
   ProtocolError,
   ProtocolErrorCode,
   type RequestOptions,
@@ -134,7 +133,6 @@ export class McpConnection implements AsyncDisposable {
   readonly #lost = Promise.withResolvers<void>();
   #tools: readonly Tool[] | undefined;
   #changes = 0;
-  #usable = true;
   #forgotten = false;
   #warned = false;
   #closing: Promise<void> | undefined;
@@ -159,21 +157,6 @@ export class McpConnection implements AsyncDisposable {
     this.#hooks.onStarted?.();
   }
 
-  /** Whether calls can be made. */
-  get usable(): boolean {
-    return this.#usable;
-  }
-
-  /** The server's name, title and version, as it gives them. */
-  get serverInfo(): Implementation | undefined {
-    return this.#client.getServerVersion();
-  }
-
-  /** The server's instructions for models, if any. */
-  get instructions(): string | undefined {
-    return this.#client.getInstructions();
-  }
-
   /** Lists all tools that can be called. */
   async listTools(options: ListToolsOptions = {}): Promise<readonly Tool[]> {
     return (await this.#list(options)).tools;
@@ -182,7 +165,8 @@ export class McpConnection implements AsyncDisposable {
   /** Requests everything that an API is generated from. */
   async describe(options: ListToolsOptions = {}): Promise<ServerDescription> {
     const { entries: tools, unusable } = await this.#list(options);
-    return { tools, unusable, serverInfo: this.serverInfo, instructions: this.instructions };
+    const serverInfo = this.#client.getServerVersion();
+    return { tools, unusable, serverInfo, instructions: this.#client.getInstructions() };
   }
 
   /** Why an entry of the server's list cannot be called; `undefined` if it can. */
@@ -374,7 +358,6 @@ export class McpConnection implements AsyncDisposable {
   }
 
   async #close(): Promise<void> {
-    this.#usable = false;
     if (this.#transport instanceof StreamableHTTPClientTransport && !this.#forgotten) {
       // A courtesy to the server, which may be gone or have no sessions.
       const farewell = this.#transport.terminateSession();
@@ -399,7 +382,6 @@ export class McpConnection implements AsyncDisposable {
     this.#parts.log.debug(`${this.serverName}: ${error}`);
 
   #lose(): void {
-    this.#usable = false;
     this.#lost.resolve();
   }
 

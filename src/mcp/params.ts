@@ -96,18 +96,9 @@ const protocol = z.enum(["auto", "legacy", "2026-07-28"]).optional();
 const connectTimeoutMs = z.number().positive().max(LONGEST_TIMER_MS).optional();
 
 /** Properties that other programs keep in the same files, which are ignored here. */
-const foreign = {
-  alwaysAllow: z.unknown().optional(),
-  autoApprove: z.unknown().optional(),
-  description: z.unknown().optional(),
-  dev: z.unknown().optional(),
-  disabled: z.unknown().optional(),
-  disabledTools: z.unknown().optional(),
-  gallery: z.unknown().optional(),
-  name: z.unknown().optional(),
-  timeout: z.unknown().optional(),
-  version: z.unknown().optional(),
-} as const;
+const FOREIGN: readonly string[] =
+  "alwaysAllow autoApprove description dev disabled disabledTools gallery name timeout version"
+    .split(" ");
 
 const stdioParams = z.strictObject({
   command: z.string().min(1),
@@ -118,7 +109,6 @@ const stdioParams = z.strictObject({
   connectTimeoutMs,
   protocol,
   type: z.literal("stdio").optional(),
-  ...foreign,
 });
 
 const httpParams = z.strictObject({
@@ -128,16 +118,16 @@ const httpParams = z.strictObject({
   connectTimeoutMs,
   protocol,
   oauth: z.union([oauthParams, z.literal(false)]).optional(),
-  ...foreign,
 });
 
 /** Validates a server's parameters from a program or an `mcpServers` file. */
 export function parseServerParams(serverName: string, given: unknown): ServerParams {
   const at = `Invalid parameters of MCP server "${serverName}"`;
-  const value = withUsualUrl(given);
-  if (!isRecord(value)) {
+  if (!isRecord(given)) {
     throw new ConfigError(`${at}: they must be an object with "command" or "url"`);
   }
+  const own = Object.entries(given).filter(([name]) => !FOREIGN.includes(name));
+  const value = withUsualUrl(Object.fromEntries(own));
   const keys = Object.keys(value);
   if (keys.includes("command") === keys.includes("url")) {
     const others = keys.map((key) => oneLine(`"${key}"`)).join(", ").slice(0, 200);
@@ -145,21 +135,20 @@ export function parseServerParams(serverName: string, given: unknown): ServerPar
     throw new ConfigError(`${at}: specify either "command" or "url"${found}`);
   }
   if (keys.includes("command")) {
-    const parsed = check(at, stdioParams, value);
-    const { command, args, env, cwd, sandbox, connectTimeoutMs, protocol } = parsed;
-    return defined({ command, args, env, cwd, sandbox, connectTimeoutMs, protocol });
+    const { type: _, ...params } = check(at, stdioParams, value);
+    return defined(params);
   }
-  const parsed = check(at, httpParams, value);
-  const { url, headers, type, connectTimeoutMs, protocol, oauth } = parsed;
+  const params = check(at, httpParams, value);
+  const { type } = params;
   const transport = type === "streamable-http" || type === "streamableHttp"
     ? "streamable_http"
     : type;
-  return defined({ url, headers, type: transport, connectTimeoutMs, protocol, oauth });
+  return defined({ ...params, type: transport });
 }
 
 /** Windsurf writes `serverUrl` instead of `url`. */
-function withUsualUrl(given: unknown): unknown {
-  if (!isRecord(given) || !("serverUrl" in given)) return given;
+function withUsualUrl(given: Record<string, unknown>): Record<string, unknown> {
+  if (!("serverUrl" in given)) return given;
   const { serverUrl, ...others } = given;
   return "url" in others ? given : { ...others, url: serverUrl };
 }
@@ -244,7 +233,7 @@ function unknownKey(key: string, known: readonly string[]): string {
     const [here, there] = known.includes("command") ? ["command", "url"] : ["url", "command"];
     return `"${key}" is for servers with "${there}", not with "${here}"`;
   }
-  const [near] = nearestNames(key, known.filter((name) => !(name in foreign)), 1);
+  const [near] = nearestNames(key, known, 1);
   return `Unknown key "${key}"${near === undefined ? "" : `: did you mean "${near}"?`}`;
 }
 

@@ -1,4 +1,4 @@
-import { ByteBuffer } from "../base/bytes.ts";
+import { LineSplitter } from "../base/bytes.ts";
 import type { ProcessEvidence } from "../base/errors.ts";
 import { settledWithin, turn } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
@@ -133,11 +133,13 @@ export class StdioTransport implements Transport {
   }
 
   async #read(pipes: ByteStream): Promise<void> {
-    const lines = new LineSplitter();
+    const lines = new LineSplitter(MAX_MESSAGE_BYTES, () => {
+      throw tooLong(); // which ends the connection: the message's reader must not keep waiting
+    });
     try {
       for (let chunk = await pipes.read(); chunk !== null; chunk = await pipes.read()) {
         let isLater = false;
-        for (const line of lines.push(chunk)) {
+        for (const line of lines.add(chunk)) {
           // The SDK handles a notification a moment later but a response immediately: without this,
           // progress that arrives together with its call's response would belong to an unknown call.
           if (isLater) await turn();
@@ -176,26 +178,5 @@ export class StdioTransport implements Transport {
     if (this.#closed) return;
     this.#closed = true;
     this.onclose?.(); // rejects pending calls now, before the process has ended
-  }
-}
-
-/** Splits chunks into lines, in linear time. */
-class LineSplitter {
-  readonly #begun = new ByteBuffer();
-
-  /** Throwing ends the connection: the message's reader must not keep waiting. */
-  *push(chunk: Uint8Array): Generator<Uint8Array> {
-    let start = 0;
-    for (let end = chunk.indexOf(10); end !== -1; end = chunk.indexOf(10, start)) {
-      this.#begin(chunk.subarray(start, end));
-      start = end + 1;
-      yield this.#begun.take();
-    }
-    if (start < chunk.length) this.#begin(chunk.subarray(start));
-  }
-
-  #begin(part: Uint8Array): void {
-    if (this.#begun.length + part.length > MAX_MESSAGE_BYTES) throw tooLong();
-    this.#begun.add(part);
   }
 }

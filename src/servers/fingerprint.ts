@@ -20,11 +20,7 @@ const launchTexts = new WeakMap<ServerParams, string>();
  * omitted: everything else can change what runs.
  */
 export function launchText(params: ServerParams): string {
-  const known = launchTexts.get(params);
-  if (known !== undefined) return known;
-  const text = writeLaunch(params);
-  launchTexts.set(params, text);
-  return text;
+  return launchTexts.getOrInsertComputed(params, writeLaunch);
 }
 
 function writeLaunch(params: ServerParams): string {
@@ -75,11 +71,7 @@ const fingerprintOfTools = new WeakMap<Tool, readonly FingerprintPart[]>();
 /** Lists what a consent to a tool is bound to. */
 export function toolFingerprint(tool: Tool | undefined): readonly FingerprintPart[] {
   if (tool === undefined) return [shown("tool", "definition", "none")];
-  const known = fingerprintOfTools.get(tool);
-  if (known !== undefined) return known;
-  const fingerprint = listToolParts(tool);
-  fingerprintOfTools.set(tool, fingerprint);
-  return fingerprint;
+  return fingerprintOfTools.getOrInsertComputed(tool, listToolParts);
 }
 
 function listToolParts(tool: Tool): FingerprintPart[] {

@@ -13,7 +13,8 @@ import { Deadline, WaitCount } from "../base/deadline.ts";
 import type { ServerParams } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import type { Tool } from "../mcp/tools.ts";
-import type { ServerRegistry } from "./registry.ts";
+import { sameParams, type ServerRegistry } from "./registry.ts";
+import type { StartApproval } from "./start_approval.ts";
 import type { StartEvidence } from "./start_evidence.ts";
 
 /** Options of {@linkcode McpPool}. */
@@ -22,17 +23,8 @@ interface McpPoolOptions extends ConnectOptions, ServersOptions {
   readonly registry: ServerRegistry;
   /** Handles what servers report and ask. */
   readonly hooks?: (serverName: string) => ServerHooks;
-  /** Throws if a server may not be started. */
-  readonly approveStart: (
-    serverName: string,
-    params: ServerParams,
-    signal: AbortSignal,
-  ) => Promise<ApprovedStart>;
-  /** The same for a start without a question; `undefined` if it needs one. */
-  readonly unaskedStart: (
-    serverName: string,
-    params: ServerParams,
-  ) => Promise<ApprovedStart | undefined>;
+  /** Decides which servers may be started. */
+  readonly starts: Pick<StartApproval, "approveStart" | "unasked">;
 }
 
 /** What a server may be started with. */
@@ -198,7 +190,7 @@ export class McpPool implements AsyncDisposable {
     const { signal } = this.#lifetime;
     using _place = await this.#startsAhead.acquire(signal);
     const params = this.requireRegistered(serverName);
-    const start = await this.#options.unaskedStart(serverName, params);
+    const start = await this.#options.starts.unasked(serverName, params);
     if (start === undefined) return;
     signal.throwIfAborted(); // a server that starts now would outlive the pool
     const server = this.#server(serverName);
@@ -231,24 +223,9 @@ export class McpPool implements AsyncDisposable {
   /** Sends a request, and repeats it once if the server had lost the session and it may be repeated. */
   async #use<T>(
     serverName: string,
-    signal: AbortSignal | undefined,
+    ownSignal: AbortSignal | undefined,
     use: Use<T>,
     mayRepeat: (error: ForgottenSessionError) => boolean = () => true, // it has no side effects
-  ): Promise<T> {
-    return await this.#once(serverName, signal, async (connection, signal, server) => {
-      try {
-        return await use(connection, signal);
-      } catch (error) {
-        if (!(error instanceof ForgottenSessionError) || !mayRepeat(error)) throw error;
-        return await use(await this.#connection(serverName, server, signal), signal);
-      }
-    });
-  }
-
-  async #once<T>(
-    serverName: string,
-    ownSignal: AbortSignal | undefined,
-    use: (connection: McpConnection, signal: AbortSignal, server: PooledServer) => Promise<T>,
   ): Promise<T> {
     using linked = new LinkedSignal(ownSignal, this.#lifetime.signal);
     const { signal } = linked;
@@ -256,8 +233,13 @@ export class McpPool implements AsyncDisposable {
     using _turn = await server.turn(signal).catch((error) => {
       throw cancelled(error);
     });
-    const connection = server.connected ?? await this.#connection(serverName, server, signal);
-    return await use(connection, signal, server);
+    const connect = () => this.#connection(serverName, server, signal);
+    try {
+      return await use(server.connected ?? await connect(), signal);
+    } catch (error) {
+      if (!(error instanceof ForgottenSessionError) || !mayRepeat(error)) throw error;
+      return await use(await connect(), signal);
+    }
   }
 
   async #connection(
@@ -267,7 +249,7 @@ export class McpPool implements AsyncDisposable {
   ): Promise<McpConnection> {
     this.starting.count(1);
     try {
-      const approved = this.#options.approveStart(serverName, server.params, signal);
+      const approved = this.#options.starts.approveStart(serverName, server.params, signal);
       const start = await approved.catch((error) => {
         throw signal.aborted ? cancelled(error) : error;
       });
@@ -291,7 +273,7 @@ export class McpPool implements AsyncDisposable {
   #server(serverName: string): PooledServer {
     const params = this.requireRegistered(serverName);
     const present = this.#servers.get(serverName);
-    if (present?.params === params || present?.wanted === JSON.stringify(params)) return present;
+    if (present !== undefined && sameParams(params, present.params)) return present;
     if (present !== undefined) {
       this.#log.info(`MCP server "${serverName}" was registered again; restarting it`);
       this.#end(serverName);
@@ -358,8 +340,6 @@ interface PooledServerOptions {
 class PooledServer implements AsyncDisposable {
   /** How the server is started or reached. */
   readonly params: ServerParams;
-  /** The parameters as JSON, for comparisons. */
-  readonly wanted: string;
   /** How long nobody may use the server before it is stopped. */
   readonly idle: Deadline;
 
@@ -373,7 +353,6 @@ class PooledServer implements AsyncDisposable {
   constructor(options: PooledServerOptions) {
     this.#options = options;
     this.params = options.params;
-    this.wanted = JSON.stringify(options.params);
     this.idle = new Deadline(options.idleMs, {
       keepsAlive: false,
       onPassed: () => this.#stopIdle(),
@@ -383,20 +362,12 @@ class PooledServer implements AsyncDisposable {
   /** Waits for a turn, and keeps the server from being stopped as idle until the turn ends. */
   async turn(signal: AbortSignal): Promise<Disposable> {
     signal.throwIfAborted();
-    const use = this.idle.use();
-    try {
-      const turn = this.#turns.tryAcquire() ??
-        await this.#turns.acquire(anySignal(signal, this.#ended.signal));
-      return {
-        [Symbol.dispose]: () => {
-          turn[Symbol.dispose]();
-          use[Symbol.dispose]();
-        },
-      };
-    } catch (error) {
-      use[Symbol.dispose]();
-      throw error;
-    }
+    using parts = new DisposableStack();
+    parts.use(this.idle.use());
+    const turn = this.#turns.tryAcquire() ??
+      await this.#turns.acquire(anySignal(signal, this.#ended.signal));
+    parts.use(turn);
+    return parts.move();
   }
 
   /** The connection, if there is one. */

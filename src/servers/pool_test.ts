@@ -8,10 +8,12 @@ Deno.test("a pool has ended once the starts ahead that it began have ended, too"
   let answered = false;
   const pool = new McpPool({
     registry: await ServerRegistry.open({ servers: { raw: { command: "never-run" } } }),
-    approveStart: () => Promise.reject(new Error("no call needs it")),
-    unaskedStart: () => {
-      asked.resolve();
-      return answer.promise;
+    starts: {
+      approveStart: () => Promise.reject(new Error("no call needs it")),
+      unasked: () => {
+        asked.resolve();
+        return answer.promise;
+      },
     },
   });
   pool.startAhead(["raw"]);

@@ -346,7 +346,8 @@ function checked(
   return result;
 }
 
-function sameParams(one: ServerParams, other: ServerParams): boolean {
+/** Whether two servers are started or reached in the same way. */
+export function sameParams(one: ServerParams, other: ServerParams | undefined): boolean {
   return one === other || JSON.stringify(one) === JSON.stringify(other);
 }
 

@@ -251,7 +251,7 @@ Deno.test("a policy decides on calls, and the audit log says how", async () => {
       approval: await loadPolicy({ workspace: cwd, file: `${cwd}/.ipybox/policy.json` }),
       log: silentLogger,
     });
-    using _cell = runner.enterCell("raw.echo()");
+    using _cell = runner.calls.enterCell("raw.echo()");
     await runner.run("raw", "echo", { text: "hi", pin: 1234, password: "hunter2" });
     for (const args of [{ path: "/etc/passwd" }, { n: 1 }]) {
       const tool = "n" in args ? "get" : "echo";

@@ -62,9 +62,9 @@ Deno.test("a server that dies in the middle of calls ends those, and no others",
     toolName: "sleep",
     arguments: { ms },
   });
-  const good = runner.runCall(slow("good", 500));
+  const good = runner.calls.callTool(slow("good", 500));
   const bad = [1, 2, 3].map(() =>
-    assertRejects(() => runner.runCall(slow("bad", 60_000)), ToolCallError)
+    assertRejects(() => runner.calls.callTool(slow("bad", 60_000)), ToolCallError)
   );
   await text(runner, "bad", "count");
   await assertRejects(() => runner.run("bad", "die", { code: 3 }), ToolCallError);
@@ -136,10 +136,10 @@ Deno.test("servers whose tools changed are known until they are registered anew"
   const journal = `${folder.path}/journal`;
   await using runner = await start("late", journal);
   await text(runner, "bad", "count");
-  await until(() => runner.changedServers.length > 0);
-  assertEquals(runner.changedServers, ["bad"]);
+  await until(() => runner.changes.servers.length > 0);
+  assertEquals(runner.changes.servers, ["bad"]);
   await runner.registerServer("bad", rawServer("normal", journal));
-  assertEquals(runner.changedServers, []);
+  assertEquals(runner.changes.servers, []);
 });
 
 Deno.test("a list that takes too much memory is not asked for to its end", async () => {

@@ -27,6 +27,12 @@ function serve(received: string[]): Deno.HttpServer<Deno.NetAddr> {
   });
 }
 
+/** Every server may be started. */
+const UNASKED = {
+  approveStart: () => Promise.resolve({ params: { url: "" }, files: {} }),
+  unasked: () => Promise.resolve(undefined),
+};
+
 Deno.test("a call is not sent again to a server that no longer knows the session", async () => {
   await using workspace = await TempFolder.create();
   const received: string[] = [];
@@ -36,8 +42,7 @@ Deno.test("a call is not sent again to a server that no longer knows the session
   const registry = await ServerRegistry.open({ workspace: workspace.path, servers });
   await using pool = new McpPool({
     registry,
-    approveStart: () => Promise.resolve({}),
-    unaskedStart: () => Promise.resolve({}),
+    starts: UNASKED,
   });
   const error = await assertRejects(
     () => pool.callTool("forgetful", "pay", sealObject({ amount: "1" })),
@@ -89,8 +94,7 @@ async function call(server: Deno.HttpServer<Deno.NetAddr>): Promise<void> {
   const registry = await ServerRegistry.open({ workspace: workspace.path, servers });
   await using pool = new McpPool({
     registry,
-    approveStart: () => Promise.resolve({}),
-    unaskedStart: () => Promise.resolve({}),
+    starts: UNASKED,
   });
   await pool.callTool("forgetful", "pay", sealObject({ amount: "1" }));
 }

@@ -280,7 +280,7 @@ for (const [what, annotations] of [["other", { title: "Other" }], ["same", undef
     using _approver = runner.channel.attach(async (request) => {
       const tool = { name: "sleep", inputSchema: { type: "object" }, annotations };
       await runner.run("raw", "define", { tool, say: true });
-      await until(() => runner.changedServers.includes("raw"));
+      await until(() => runner.changes.servers.includes("raw"));
       await request.accept();
     });
     const outcome = await runner.run("raw", "sleep", { ms: 1 })

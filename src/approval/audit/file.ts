@@ -1,5 +1,5 @@
 import { ConfigError } from "../../base/errors.ts";
-import { fill, joinBytes } from "../../base/bytes.ts";
+import { fill, LineSplitter } from "../../base/bytes.ts";
 import { writeAll } from "../../files/artifact_folder.ts";
 import { sha256 } from "../../json/digest.ts";
 import { isRecord } from "../../json/exact.ts";
@@ -15,13 +15,6 @@ interface Retention {
   readonly maxTotalBytes: number;
 }
 
-/** An open file and its identity. */
-interface OpenFile {
-  readonly handle: Deno.FsFile;
-  readonly ino: number | null;
-  readonly dev: number;
-}
-
 /** More than the longest line. */
 const TAIL_BYTES = 2 ** 20;
 /** How long another process may keep the log locked. */
@@ -33,7 +26,7 @@ export class AuditFile implements Disposable {
   readonly #folder: AuditFolder;
   readonly #retention: Retention;
   readonly #head: LogHead;
-  #file: OpenFile | undefined;
+  #file: Deno.FsFile | undefined;
   /** The number of the newest full file before the first line: later ones are not removed here. */
   #newestBefore: number | undefined;
   /** Its size, while it is locked. */
@@ -57,7 +50,7 @@ export class AuditFile implements Disposable {
       this.#close();
       throw error;
     } finally {
-      this.#file?.handle.unlockSync();
+      this.#file?.unlockSync();
     }
   }
 
@@ -139,16 +132,16 @@ export class AuditFile implements Disposable {
 
   #open(): Deno.FsFile {
     if (this.#file === undefined) throw new Error("The audit log file is not open");
-    return this.#file.handle;
+    return this.#file;
   }
 
   /** Locks the open file, if it is still the current one and nobody else has locked it. */
   #lockCurrent(): boolean {
     const file = this.#file;
-    if (file === undefined || !file.handle.tryLockSync(true)) return false;
-    const there = this.#folder.identify();
-    if (there !== undefined && there.ino === file.ino && there.dev === file.dev) {
-      this.#size = there.size;
+    if (file === undefined || !file.tryLockSync(true)) return false;
+    const size = this.#folder.sizeOfCurrent(file);
+    if (size !== undefined) {
+      this.#size = size;
       return true;
     }
     this.#close(); // another process has rotated it
@@ -158,7 +151,7 @@ export class AuditFile implements Disposable {
   async #openAndLock(): Promise<void> {
     const end = Date.now() + LOCK_MS;
     for (let waitMs = 1;; waitMs = Math.min(2 * waitMs, 100)) {
-      this.#file ??= await identified(await this.#folder.open());
+      this.#file ??= await this.#folder.open();
       if (this.#lockCurrent()) return;
       if (this.#file === undefined) continue;
       if (Date.now() > end) throw new Error(`another process keeps ${this.#folder.current} locked`);
@@ -167,19 +160,9 @@ export class AuditFile implements Disposable {
   }
 
   #close(): void {
-    this.#file?.handle.close(); // also releases the lock
+    this.#file?.close(); // also releases the lock
     this.#file = undefined;
     this.#left = undefined;
-  }
-}
-
-async function identified(handle: Deno.FsFile): Promise<OpenFile> {
-  try {
-    const { ino, dev } = await handle.stat();
-    return { handle, ino, dev };
-  } catch (error) {
-    handle.close();
-    throw error;
   }
 }
 
@@ -217,7 +200,7 @@ async function endOfFile(folder: AuditFolder, path: string): Promise<ChainEnd> {
 function isIn(tail: Uint8Array, end: ChainEnd, line: ChainEnd): boolean {
   if (line.seq >= end.seq) return line.seq === end.seq && line.hash === end.hash;
   // It goes on: a process was killed before it kept the end, or another user has written lines.
-  const found = new LineSplitter().add(tail).map(readChainLine)
+  const found = lineSplitter().add(tail).map(readChainLine)
     .find((read) => read?.seq === line.seq);
   return found === undefined || found.hash === line.hash;
 }
@@ -284,29 +267,10 @@ export function readChainLine(bytes: Uint8Array): ChainLine | undefined {
   return { seq, prev, hash, fields, intact: sha256(line.slice(0, found.index)) === hash };
 }
 
-/** More than the longest line. */
+/** More than the longest line. If a line is longer, it is not valid anyway, and its rest is dropped. */
 const MAX_LINE_BYTES = 2 ** 23;
 
-/** Splits bytes into lines. Lines stay bytes, because a torn one need not be valid text. */
-export class LineSplitter {
-  #rest: Uint8Array = new Uint8Array();
-
-  /** Adds bytes and returns the lines that they complete. */
-  add(bytes: Uint8Array): Uint8Array[] {
-    const lines: Uint8Array[] = [];
-    let at = 0;
-    for (let end = bytes.indexOf(LINE_FEED); end >= 0; end = bytes.indexOf(LINE_FEED, at)) {
-      lines.push(joinBytes(this.#rest, bytes.subarray(at, end)));
-      this.#rest = new Uint8Array();
-      at = end + 1;
-    }
-    // If a line is too long, it is not valid anyway, so the rest of it can be dropped.
-    if (this.#rest.length <= MAX_LINE_BYTES) this.#rest = joinBytes(this.#rest, bytes.subarray(at));
-    return lines;
-  }
-
-  /** The bytes after the last line feed. */
-  get rest(): Uint8Array {
-    return this.#rest;
-  }
+/** Splits a log into lines. */
+export function lineSplitter(): LineSplitter {
+  return new LineSplitter(MAX_LINE_BYTES);
 }

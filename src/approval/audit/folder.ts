@@ -25,15 +25,6 @@ export interface RotatedFile {
   readonly path: string;
 }
 
-/** A file's identity and size. */
-interface FileIdentity {
-  /** Its inode; `null` if the system has none. */
-  readonly ino: number | null;
-  readonly dev: number;
-  /** Its size in bytes. */
-  readonly size: number;
-}
-
 /** The files of a workspace's audit log, where no symbolic link is followed. */
 export class AuditFolder {
   readonly path: string;
@@ -102,7 +93,7 @@ export class AuditFolder {
   async size(): Promise<number> {
     const full = (await this.rotated()).map(({ path }) => lstatIfPresent(path));
     const sizes = (await Promise.all(full)).map((info) => info?.size ?? 0);
-    return sizes.reduce((sum, size) => sum + size, this.identify()?.size ?? 0);
+    return sizes.reduce((sum, size) => sum + size, this.#current()?.size ?? 0);
   }
 
   /** Renames the current file to the newest of the full ones. */
@@ -121,17 +112,18 @@ export class AuditFolder {
     await ifPresent(Deno.remove(path));
   }
 
-  /** Whether a file is still the current one. */
-  isCurrent(file: Deno.FsFile): boolean {
-    const [opened, there] = [file.statSync(), this.identify()];
-    return there !== undefined && opened.ino === there.ino && opened.dev === there.dev;
+  /** The size of an open file; `undefined` once another one is the current file. */
+  sizeOfCurrent(file: Deno.FsFile): number | undefined {
+    const [opened, there] = [file.statSync(), this.#current()];
+    const isCurrent = there !== undefined && opened.ino === there.ino && opened.dev === there.dev;
+    return isCurrent ? there.size : undefined;
   }
 
-  /** The current file's identity and size. No symbolic link is followed. */
-  identify(): FileIdentity | undefined {
+  /** The current file's status. No symbolic link is followed. */
+  #current(): Deno.FileInfo | undefined {
     try {
-      const { isFile, ino, dev, size } = Deno.lstatSync(this.current);
-      return isFile ? { ino, dev, size } : undefined;
+      const status = Deno.lstatSync(this.current);
+      return status.isFile ? status : undefined;
     } catch (error) {
       if (error instanceof Deno.errors.NotFound) return undefined;
       throw error;

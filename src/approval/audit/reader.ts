@@ -2,7 +2,7 @@ import { basename } from "node:path";
 import { sha256 } from "../../json/digest.ts";
 import { isRecord } from "../../json/exact.ts";
 import type { Fields } from "./entry.ts";
-import { GENESIS, LineSplitter, readChainLine } from "./file.ts";
+import { GENESIS, lineSplitter, readChainLine } from "./file.ts";
 import { AuditFolder } from "./folder.ts";
 import { type ChainEnd, LogHead } from "./head.ts";
 
@@ -43,9 +43,8 @@ export interface AuditVerdict {
 export async function verifyAuditLog(workspace: string): Promise<AuditVerdict> {
   const folder = await AuditFolder.find(workspace);
   const head = await new LogHead(folder.path).read(); // first: lines that are written now come after it
-  using snapshot = await AuditSnapshot.take(folder);
   const check = new ChainCheck(head);
-  for await (const line of snapshot.lines()) {
+  for await (const line of linesIn(folder)) {
     if (!check.add(line)) break;
   }
   return check.verdict();
@@ -62,8 +61,7 @@ export async function verifyAuditLog(workspace: string): Promise<AuditVerdict> {
 export async function* readAuditLog(
   workspace: string,
 ): AsyncGenerator<Readonly<Record<string, unknown>>, void, undefined> {
-  using snapshot = await AuditSnapshot.take(await AuditFolder.find(workspace));
-  for await (const { bytes, whole } of snapshot.lines()) {
+  for await (const { bytes, whole } of linesIn(await AuditFolder.find(workspace))) {
     const line = whole ? readChainLine(bytes) : undefined;
     if (line !== undefined) yield line.fields;
   }
@@ -200,52 +198,40 @@ interface FileLine {
 
 const CHUNK_BYTES = 2 ** 18;
 
-/** All files of a log at one moment, between two writes. Later writers need not wait. */
-class AuditSnapshot implements Disposable {
-  readonly #files: readonly OpenFile[];
-
-  private constructor(files: readonly OpenFile[]) {
-    this.#files = files;
-  }
-
-  /** Opens the files. */
-  static async take(folder: AuditFolder): Promise<AuditSnapshot> {
-    for (;;) {
-      using stack = new DisposableStack();
-      const current = await folder.openForReading(folder.current);
-      if (current !== undefined) {
-        stack.use(current);
-        await current.lock(false); // waits until nobody is writing a line or rotating the file
-        if (!folder.isCurrent(current)) continue;
-      }
-      const files: OpenFile[] = [];
-      for (const { path } of await folder.rotated()) {
-        const file = await folder.openForReading(path);
-        if (file === undefined) continue; // it was removed as the oldest one
-        stack.use(file);
-        files.push({ path, file, size: (await file.stat()).size });
-      }
-      if (current !== undefined) {
-        files.push({ path: folder.current, file: current, size: (await current.stat()).size });
-        await current.unlock();
-      }
-      stack.move();
-      return new AuditSnapshot(files);
+/** Reads all lines of a log as it was at one moment, between two writes, oldest first. */
+async function* linesIn(folder: AuditFolder): AsyncGenerator<FileLine, void, undefined> {
+  using opened = new DisposableStack();
+  for (const { path, file, size } of await openFiles(folder, opened)) {
+    let number = 0;
+    for await (const [bytes, whole] of linesOf(file, size)) {
+      yield { file: basename(path), number: ++number, bytes, whole };
     }
   }
+}
 
-  /** Reads all lines, oldest first. Works once. */
-  async *lines(): AsyncGenerator<FileLine, void, undefined> {
-    for (const { path, file, size } of this.#files) {
-      let number = 0;
-      for await (const [bytes, whole] of linesOf(file, size)) {
-        yield { file: basename(path), number: ++number, bytes, whole };
-      }
+/** Opens the files. Later writers need not wait. */
+async function openFiles(folder: AuditFolder, opened: DisposableStack): Promise<OpenFile[]> {
+  for (;;) {
+    using stack = new DisposableStack();
+    const current = await folder.openForReading(folder.current);
+    if (current !== undefined) {
+      stack.use(current);
+      await current.lock(false); // waits until nobody is writing a line or rotating the file
+      if (folder.sizeOfCurrent(current) === undefined) continue;
     }
-  }
-
-  [Symbol.dispose](): void {
-    for (const { file } of this.#files) file.close();
+    const files: OpenFile[] = [];
+    for (const { path } of await folder.rotated()) {
+      const file = await folder.openForReading(path);
+      if (file === undefined) continue; // it was removed as the oldest one
+      stack.use(file);
+      files.push({ path, file, size: (await file.stat()).size });
+    }
+    if (current !== undefined) {
+      files.push({ path: folder.current, file: current, size: (await current.stat()).size });
+      await current.unlock();
+    }
+    opened.use(stack.move());
+    return files;
   }
 }
 
@@ -253,7 +239,7 @@ async function* linesOf(
   file: Deno.FsFile,
   size: number,
 ): AsyncGenerator<[bytes: Uint8Array, whole: boolean], void, undefined> {
-  const splitter = new LineSplitter();
+  const splitter = lineSplitter();
   const buffer = new Uint8Array(CHUNK_BYTES);
   for (let left = size; left > 0;) {
     const count = await file.read(buffer.subarray(0, Math.min(left, CHUNK_BYTES)));
@@ -261,5 +247,6 @@ async function* linesOf(
     left -= count;
     for (const line of splitter.add(buffer.subarray(0, count))) yield [line, true];
   }
-  if (splitter.rest.length > 0) yield [splitter.rest, false];
+  const rest = splitter.takeRest();
+  if (rest.length > 0) yield [rest, false];
 }

@@ -2,7 +2,7 @@ import { onAbort } from "../../base/signals.ts";
 import { lstatIfPresent } from "../../files/safe.ts";
 import type { Fields } from "./entry.ts";
 import type { AuditFolder } from "./folder.ts";
-import { LineSplitter, readChainLine } from "./file.ts";
+import { lineSplitter, readChainLine } from "./file.ts";
 
 const CHUNK_BYTES = 2 ** 18;
 
@@ -10,7 +10,7 @@ const CHUNK_BYTES = 2 ** 18;
 export class AuditTail implements Disposable {
   readonly #folder: AuditFolder;
   #file: Deno.FsFile | undefined;
-  #splitter = new LineSplitter();
+  #splitter = lineSplitter();
   #seq = 0;
 
   /** @param folder The log's folder. */
@@ -22,13 +22,13 @@ export class AuditTail implements Disposable {
   async *read(signal?: AbortSignal): AsyncGenerator<Fields, void, undefined> {
     this.#file ??= await this.#next();
     while (this.#file !== undefined) {
-      const current = this.#folder.isCurrent(this.#file); // before reading, so that its end is final
+      const size = this.#folder.sizeOfCurrent(this.#file); // before reading, so that its end is final
       yield* this.#readFile(this.#file, signal);
-      if (current) return;
+      if (size !== undefined) return;
       const next = await this.#next(this.#file);
       this.#file.close();
       this.#file = next;
-      this.#splitter = new LineSplitter();
+      this.#splitter = lineSplitter();
     }
   }
 
