@@ -96,7 +96,7 @@ export class ModernHandlers implements AsyncDisposable {
     const named = task?.split(".")[0] ?? call?.arguments.session;
     const pooled = named === undefined
       ? await this.#pool.default(owner)
-      : await this.#pool.find(owner, named);
+      : this.#pool.find(owner, named);
     if (pooled === undefined) return await refuse(request, body, call);
     const owned = this.#owned.get(owner) ?? this.#own(owner);
     this.#tell(owned, pooled);
