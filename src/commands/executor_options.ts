@@ -195,7 +195,7 @@ export async function placementOf(
   const where = parsed.value("placement");
   if (where === undefined) return undefined;
   parsed.refuseBeside("placement", LOCAL);
-  return parsed.given("http")
+  return parsed.has("http")
     ? await sharedPlacement(where, workspace, parsed)
     : await readPlacement(where, workspace, parsed);
 }

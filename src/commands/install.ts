@@ -99,7 +99,7 @@ async function requirementsOf(parsed: ParsedArgs): Promise<Requirement[]> {
     throw cause;
   }
   throw new UsageError(
-    parsed.given("requirements")
+    parsed.has("requirements")
       ? `${parsed.values("requirements").join(" and ")} lists no packages`
       : "Specify packages: ipybox install PACKAGE… or -r FILE",
   );

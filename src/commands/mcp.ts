@@ -125,10 +125,10 @@ const FAREWELL_MS = 10_000;
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const project = await projectOf(parsed);
-  const workspace = project === undefined || parsed.given("workspace")
+  const workspace = project === undefined || parsed.has("workspace")
     ? await workspaceOf(parsed)
     : await projectWorkspace(project);
-  const overHttp = parsed.given("http");
+  const overHttp = parsed.has("http");
   const settings = new WorkspaceSettings(parsed, workspace, io);
   // On stdio, the session warns of what does not count once its client's user was asked.
   const approval = await settings.approval(overHttp ? io.log : silentLogger);
@@ -214,7 +214,7 @@ async function httpOf(
 ): Promise<McpHttpServerOptions | undefined> {
   const port = parsed.value("http");
   if (port === undefined) {
-    const lost = HTTP_ONLY.find((name) => parsed.given(name));
+    const lost = HTTP_ONLY.find((name) => parsed.has(name));
     if (lost !== undefined) throw new UsageError(`Option --${lost} needs --http`);
     return undefined;
   }
@@ -223,7 +223,7 @@ async function httpOf(
   }
   const hostname = parsed.value("host") ?? "127.0.0.1";
   const durable = parsed.has("durable");
-  if (durable && !parsed.given("token-file") && !parsed.has("no-token")) {
+  if (durable && !parsed.has("token-file") && !parsed.has("no-token")) {
     throw new UsageError(
       "Option --durable needs --token-file or --no-token: sessions belong to a token, and a " +
         "restarted server would generate another one",
@@ -298,7 +298,7 @@ async function checkTokenFile(
       `Option --token-file: ${file} is in ${where} shows to code; move it to another folder`,
     );
   };
-  if (parsed.given("share-workspace")) {
+  if (parsed.has("share-workspace")) {
     refuseIn(await Deno.realPath(workspace), "the workspace, which --share-workspace");
   }
   if (project !== undefined) refuseIn(project, "the project, which --project");

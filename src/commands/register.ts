@@ -336,7 +336,7 @@ function remoteServer(parsed: ParsedArgs, url: string): ServerParams {
 }
 
 function refuse(parsed: ParsedArgs, kind: string, ...options: string[]): void {
-  const wrong = options.find((option) => parsed.given(option));
+  const wrong = options.find((option) => parsed.has(option));
   if (wrong !== undefined) throw new UsageError(`Option --${wrong} cannot be used with ${kind}`);
 }
 

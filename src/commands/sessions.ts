@@ -52,7 +52,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   if (what === "list" ? ids.length > 0 : !["show", "end"].includes(what) || ids.length === 0) {
     throw new UsageError("Specify `show` or `end` and the ids of sessions, or nothing");
   }
-  const workspace = parsed.given("workspace") ? await workspaceOf(parsed) : undefined;
+  const workspace = parsed.has("workspace") ? await workspaceOf(parsed) : undefined;
   const listed = await listSessions(what === "list" ? workspace : undefined);
   const unknown = ids.find((id) => !listed.some((session) => session.id === id));
   if (unknown !== undefined) {
