@@ -269,34 +269,17 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
   return EXIT.failed;
 }
 
-/** Says whose workspace it is, or how to move a folder of the user's, as `HOME` may be `/` in a container. */
+/** How to use other folders than those of an error; `HOME` may be `/` in a container. */
 function unwritableFix(error: Error): string {
   const isUnusable = isUnwritable(error) || error instanceof Deno.errors.NotADirectory;
   const path = isUnusable ? /'([^']+)'$/.exec(error.message)?.[1] : undefined;
-  const state = /^(.*\/\.ipybox)\//.exec(path ?? "")?.[1];
-  if (state !== undefined) return foreignState(state);
-  const variables = path === undefined ? [] : variablesOf(path);
+  if (path === undefined) return "";
+  const state = /^(.*\/\.ipybox)\//.exec(path)?.[1];
+  if (state !== undefined) return `; choose another folder with --workspace, or remove ${state}`;
+  const variables = variablesOf(path);
   return variables.length === 0
     ? ""
     : `; set ${variables.join(" or ")} to a folder that you can write to`;
-}
-
-/** The fix for the `.ipybox` of another user. */
-function foreignState(state: string): string {
-  const uid = ownerOf(state);
-  if (uid === undefined || uid === Deno.uid()) return "";
-  return `; ${state} belongs to ${
-    uid === 0 ? "root" : `user ${uid}`
-  }, who used this folder as workspace: ` +
-    "remove it, choose another folder with --workspace, or run `ipybox mcp --project .`, which only reads here";
-}
-
-function ownerOf(path: string): number | null | undefined {
-  try {
-    return Deno.lstatSync(path).uid;
-  } catch {
-    return undefined; // a folder above is closed, too
-  }
 }
 
 /** Problems of the machine: full, read-only and broken disks, too many files. */
