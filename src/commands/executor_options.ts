@@ -7,7 +7,6 @@ import { readDotenv } from "../mcp/env.ts";
 import { messageOf } from "../base/message_of.ts";
 import type { Logger } from "../base/log.ts";
 import { loadPolicy } from "../approval/rules/file.ts";
-import type { PolicyRules } from "../approval/rules/rules.ts";
 import { bindsWorkspace, parsePlacement, type Placement } from "../place/placement.ts";
 import type { ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
@@ -166,7 +165,8 @@ export async function approvalOf(
   const file = isMode ? undefined : resolve(approve);
   const trust = args.has("trust") ? "all" : "recorded";
   const rules = await loadPolicy({ workspace, file, log, trust });
-  const policy = approve === "reads" ? await withReads(rules, { workspace, log }) : rules;
+  const reads = approve === "reads" ? await import("./approve_reads.ts") : undefined; // few commands need it
+  const policy = reads === undefined ? rules : await reads.allowingReads(rules, { workspace, log });
   const asking = { tools: "ask", resources: "ask", ...modes } as const;
   if (policy === undefined) return asking;
   if (shell === undefined) return { ...asking, policy };
@@ -178,14 +178,6 @@ export async function approvalOf(
       decide: (call) => (isShell(call) ? shellPolicy : policy).decide(call),
     },
   };
-}
-
-async function withReads(
-  rules: PolicyRules | undefined,
-  options: { readonly workspace: string; readonly log: Logger },
-): Promise<ApprovalPolicy> {
-  const { allowingReads } = await import("./approve_reads.ts"); // few commands need it
-  return await allowingReads(rules, options);
 }
 
 export async function placementOf(

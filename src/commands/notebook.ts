@@ -2,6 +2,7 @@
 import { z } from "zod";
 import type { Output } from "../kernel/outputs.ts";
 import { messageOf } from "../base/message_of.ts";
+import { problemLines } from "../json/problems.ts";
 import { UsageError } from "./command.ts";
 
 /** A cell that was run. */
@@ -40,11 +41,7 @@ export function codeCellsOf(text: string, path: string): string[] {
   }
   const { data, error } = notebook.safeParse(json);
   if (data === undefined) {
-    const [issue] = error.issues;
-    const place = issue === undefined || issue.path.length === 0
-      ? ""
-      : ` at ${issue.path.join(".")}`;
-    throw new UsageError(`"${path}" is not a notebook that can run: ${issue?.message}${place}`);
+    throw new UsageError(`"${path}" is not a notebook that can run:\n${problemLines(error)}`);
   }
   const { kernelspec, language_info } = data.metadata ?? {};
   const language = language_info?.name ?? kernelspec?.language ?? "python";
