@@ -431,25 +431,18 @@ export class SessionPool implements AsyncDisposable {
 
   /** Counts one more session of an owner, if there may be one. */
   async #take(owner: string): Promise<void> {
-    const { maxSessions = 8, owners } = this.#options;
+    const { maxSessions = 8 } = this.#options;
     const share = this.shareOf(owner);
     const held = () => this.#held.get(owner) ?? 0;
     const isFull = () =>
       held() >= share || this.#held.values().reduce((sum, held) => sum + held, 0) >= maxSessions;
     if (isFull()) await Promise.all(this.#ending);
     if (isFull()) {
-      const own = held();
-      if (own >= share && owners.get(owner)?.maxSessions !== undefined) {
-        throw new TooManySessionsError(
-          `Your token already has as many sessions as it may have, ${own}: close one, or ask whoever ` +
-            "runs ipybox for more",
-        );
-      }
-      const these = own >= share && share < maxSessions
-        ? `Your token already has its share of the sessions: ${own} of ${maxSessions}`
-        : `All ${maxSessions} sessions are in use`;
       throw new TooManySessionsError(
-        `${these}: close one, or start ipybox with a higher --max-sessions`,
+        held() >= share && share < maxSessions
+          ? `Your token already has its share of the sessions: ${held()} of ${maxSessions}. Close one, ` +
+            "or ask whoever runs ipybox for more"
+          : `All ${maxSessions} sessions are in use: close one, or start ipybox with a higher --max-sessions`,
       );
     }
     this.#count(owner, 1);
