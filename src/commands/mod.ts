@@ -149,7 +149,7 @@ export async function runCommandLine(
   version: string,
 ): Promise<number> {
   const own = withoutTrace(args);
-  using _trace = own.length < args.length ? await traceStartup(io) : undefined;
+  using _trace = own.length < args.length ? traceStartup(io) : undefined;
   const [name, ...rest] = own;
   try {
     if (name === undefined || name === "help" || name === "--help" || name === "-h") {

@@ -81,30 +81,21 @@ async function helpAbout(parsed: ParsedArgs): Promise<string | undefined> {
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const [what = "list", ...names] = parsed.positional;
-  switch (what) {
-    case "list":
-      requireCount(names, 0);
-      return await list(parsed, io);
-    case "new":
-      requireCount(names, 1);
-      return await create(names[0] ?? "", parsed, io);
-    case "show":
-      requireCount(names, 1);
-      return await show(names[0] ?? "", parsed, io);
-    case "check":
-      return await check(names, parsed, io);
-    case "run":
-      requireCount(names, 1);
-      return await runOne(names[0] ?? "", parsed, io);
-    default:
-      throw new UsageError(`Unknown action "${what}": use list, new, show, check or run`);
+  if (what === "check") return await check(names, parsed, io);
+  const act = ON_ONE.get(what);
+  if (act === undefined && what !== "list") {
+    throw new UsageError(`Unknown action "${what}": use list, new, show, check or run`);
   }
+  const unexpected = names[act === undefined ? 0 : 1];
+  if (unexpected !== undefined) throw new UsageError(`Unexpected argument "${unexpected}"`);
+  if (act === undefined) return await list(parsed, io);
+  const [name] = names;
+  if (name === undefined) throw new UsageError("Specify a saved action as CATEGORY.NAME");
+  return await act(name, parsed, io);
 }
 
-function requireCount(names: readonly string[], count: number): void {
-  if (names.length < count) throw new UsageError("Specify a saved action as CATEGORY.NAME");
-  if (names.length > count) throw new UsageError(`Unexpected argument "${names[count]}"`);
-}
+/** What is done with one saved action. */
+const ON_ONE = new Map([["new", create], ["show", show], ["run", runOne]]);
 
 async function list(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const saved = await listActions(await workspaceOf(parsed));

@@ -182,6 +182,7 @@ interface Entry extends PooledSession, Note {
 export class SessionPool implements AsyncDisposable {
   readonly #options: SessionPoolOptions;
   readonly #entries = new Map<string, Entry>();
+  /** Default sessions that are being opened, by their owners. */
   readonly #defaults = new Map<string, Promise<Entry>>();
   readonly #opening = new Set<Promise<Entry>>();
   readonly #ending = new Set<Promise<void>>();
@@ -251,15 +252,10 @@ export class SessionPool implements AsyncDisposable {
 
   /** The owner's default session, opened on first use. */
   async default(owner: string): Promise<PooledSession> {
-    const known = this.#defaults.get(owner);
-    if (known !== undefined) return await known;
-    const opening = this.#default(owner);
-    this.#defaults.set(owner, opening);
-    const forget = () => {
-      if (this.#defaults.get(owner) === opening) this.#defaults.delete(owner);
-    };
-    opening.then((entry) => entry.onClose(forget), forget);
-    return await opening;
+    const open = () =>
+      this.#open({ owner, isDefault: true }).finally(() => this.#defaults.delete(owner));
+    return this.#entries.values().find((entry) => entry.isDefault && entry.owner === owner) ??
+      await this.#defaults.getOrInsertComputed(owner, open);
   }
 
   /** Finds a session by its handle. */
@@ -296,11 +292,6 @@ export class SessionPool implements AsyncDisposable {
     await Promise.all(this.#ending);
     await unused;
     await this.#cleanup[Symbol.asyncDispose]();
-  }
-
-  async #default(owner: string): Promise<Entry> {
-    const known = this.#entries.values().find((entry) => entry.isDefault && entry.owner === owner);
-    return known ?? await this.#open({ owner, isDefault: true });
   }
 
   async #open(note: Note, left?: Left): Promise<Entry> {
