@@ -7,7 +7,14 @@ import { McpServer } from "../mcp_server/mcp_server.ts";
 import type { McpHttpServerOptions } from "../mcp_server/option_keys.ts";
 import type { McpServerOptions, SessionOptions } from "../mcp_server/session.ts";
 import type { StdioServer } from "../mcp_server/stdio.ts";
-import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
+import {
+  type Command,
+  type CommandIo,
+  EXIT,
+  type OptionSpec,
+  type ParsedArgs,
+  UsageError,
+} from "./command.ts";
 import {
   APPROVE,
   APPROVE_SHELL,
@@ -29,6 +36,49 @@ import { readTokenFile } from "./token_file.ts";
 
 const SHARES = ["read-only"] as const;
 
+/** Options that need `--http`. */
+const HTTP_ONLY: Readonly<Record<string, OptionSpec>> = {
+  host: { value: "HOST", help: "With --http, the address to listen on (default: 127.0.0.1)" },
+  "allow-host": {
+    value: "NAME",
+    many: true,
+    help: "With --http, another host name that clients may use",
+  },
+  "token-file": {
+    value: "FILE",
+    help:
+      "With --http, the clients' bearer tokens, one per line, after which sessions=N and placement=WHERE can follow (default: one is generated)",
+  },
+  "no-token": { help: "With --http on 127.0.0.1: no token; any local program can connect" },
+  "max-sessions": {
+    value: "N",
+    help:
+      "With --http, concurrent sessions, shared equally among tokens that have no sessions=N (default: 8)",
+  },
+  pool: {
+    value: "N",
+    help: "With --http, sessions to keep ready for new clients, 70 MB each (default: 0)",
+  },
+  "allow-registrations": {
+    help:
+      "With --http, let clients register servers, which run outside the sandbox with your access",
+  },
+  "session-idle": {
+    value: "SECONDS",
+    help: "With --http, close a session after this idle time (default: 3600)",
+  },
+  durable: {
+    help:
+      "With --http, sessions outlive the server: clients find them again when it is restarted; needs --token-file or --no-token",
+  },
+  "share-workspace": {
+    value: "HOW",
+    choices: SHARES,
+    help:
+      "With --http, `read-only` lets sessions read the workspace's files, except secrets, at their absolute paths",
+  },
+};
+
 export const mcp: Command = {
   usage: "[OPTIONS]",
   options: {
@@ -45,45 +95,7 @@ export const mcp: Command = {
         "Continue the session of this name, or begin it; a restarted client finds its variables for a day",
     },
     http: { value: "PORT", help: "Serve over HTTP on this port instead (0: any free port)" },
-    host: { value: "HOST", help: "With --http, the address to listen on (default: 127.0.0.1)" },
-    "allow-host": {
-      value: "NAME",
-      many: true,
-      help: "With --http, another host name that clients may use",
-    },
-    "token-file": {
-      value: "FILE",
-      help:
-        "With --http, the clients' bearer tokens, one per line, after which sessions=N and placement=WHERE can follow (default: one is generated)",
-    },
-    "no-token": { help: "With --http on 127.0.0.1: no token; any local program can connect" },
-    "max-sessions": {
-      value: "N",
-      help:
-        "With --http, concurrent sessions, shared equally among tokens that have no sessions=N (default: 8)",
-    },
-    pool: {
-      value: "N",
-      help: "With --http, sessions to keep ready for new clients, 70 MB each (default: 0)",
-    },
-    "allow-registrations": {
-      help:
-        "With --http, let clients register servers, which run outside the sandbox with your access",
-    },
-    "session-idle": {
-      value: "SECONDS",
-      help: "With --http, close a session after this idle time (default: 3600)",
-    },
-    durable: {
-      help:
-        "With --http, sessions outlive the server: clients find them again when it is restarted; needs --token-file or --no-token",
-    },
-    "share-workspace": {
-      value: "HOW",
-      choices: SHARES,
-      help:
-        "With --http, `read-only` lets sessions read the workspace's files, except secrets, at their absolute paths",
-    },
+    ...HTTP_ONLY,
     ...SESSION,
     placement: PLACEMENT,
     project: {
@@ -214,7 +226,7 @@ async function httpOf(
 ): Promise<McpHttpServerOptions | undefined> {
   const port = parsed.value("http");
   if (port === undefined) {
-    const lost = HTTP_ONLY.find((name) => parsed.has(name));
+    const lost = Object.keys(HTTP_ONLY).find((name) => parsed.has(name));
     if (lost !== undefined) throw new UsageError(`Option --${lost} needs --http`);
     return undefined;
   }
@@ -248,19 +260,6 @@ function poolOf(parsed: ParsedArgs): McpHttpServerOptions["pool"] {
   if (size === undefined || /^\d{1,4}$/.test(size)) return { size: Number(size ?? 0) };
   throw new UsageError(`Option --pool needs a whole number: received "${size}"`);
 }
-
-const HTTP_ONLY = [
-  "host",
-  "allow-host",
-  "token-file",
-  "no-token",
-  "max-sessions",
-  "pool",
-  "allow-registrations",
-  "durable",
-  "session-idle",
-  "share-workspace",
-] as const;
 
 async function tokensOf(
   parsed: ParsedArgs,

@@ -77,18 +77,11 @@ function outputOf(output: Output, count: number): Record<string, unknown> {
     case "stream":
       return { output_type: "stream", name: output.name, text: output.text };
     case "execute_result":
-      return {
-        output_type: "execute_result",
-        execution_count: count,
-        data: textsIn(output.data),
-        metadata: output.metadata,
-      };
-    case "display_data":
-      return {
-        output_type: "display_data",
-        data: textsIn(output.data),
-        metadata: output.metadata,
-      };
+    case "display_data": {
+      const { type, data, metadata } = output;
+      const counted = type === "execute_result" ? { execution_count: count } : {};
+      return { output_type: type, ...counted, data: textsIn(data), metadata };
+    }
     case "error": {
       const { ename, evalue, traceback } = output;
       return { output_type: "error", ename, evalue, traceback };

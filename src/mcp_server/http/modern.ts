@@ -163,7 +163,7 @@ function registerSessionTools(host: ToolHost, pool: SessionPool, owner: string):
     title: "Open a session",
     description: OPEN,
     input: () => z.object({}),
-    annotations: { readOnlyHint: false, destructiveHint: false, openWorldHint: false },
+    hints: [],
     activity: "Opening a session",
   }, async () => {
     const { id } = await pool.open(owner);
@@ -173,7 +173,7 @@ function registerSessionTools(host: ToolHost, pool: SessionPool, owner: string):
     title: "Close a session",
     description: "Closes a session and stops its kernel and MCP servers. Its files stay.",
     input: () => z.object({ session: z.string().describe("The handle") }),
-    annotations: { readOnlyHint: false, destructiveHint: true, openWorldHint: false },
+    hints: ["destructive"],
     activity: "Closing the session",
   }, async ({ session }) => {
     if (!await pool.close(owner, session)) {

@@ -34,12 +34,7 @@ export function registerRegister(host: ToolHost): void {
           .describe("Its Python package: lower case, digits, underscores"),
         server_params: serverParamsInput.describe("How to start or reach the server"),
       }),
-    annotations: {
-      readOnlyHint: false,
-      destructiveHint: false,
-      idempotentHint: true,
-      openWorldHint: true,
-    },
+    hints: ["idempotent", "openWorld"],
   }, async ({ server_name: name, server_params }, request) => {
     checkServerName(name);
     const params = parseServerParams(name, server_params);
