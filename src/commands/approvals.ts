@@ -14,7 +14,7 @@ import { printable } from "./terminal/columns.ts";
 import { workspaceOf } from "./shared.ts";
 import { askAtTerminal } from "./terminal/answerer.ts";
 
-export const approvals: Command = {
+export const command: Command = {
   usage: "[OPTIONS]",
   options: {
     workspace: {

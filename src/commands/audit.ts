@@ -7,7 +7,7 @@ import { formatBytes } from "../kernel/text.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
 
-export const audit: Command = {
+export const command: Command = {
   usage: "[OPTIONS]",
   options: {
     last: { short: "n", value: "N", help: "How many calls to show (default: 50)" },

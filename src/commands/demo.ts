@@ -10,7 +10,7 @@ import { WORKSPACE, workspaceOf } from "./shared.ts";
 import { askAtTerminal } from "./terminal/answerer.ts";
 import { printable, printableOutput } from "./terminal/columns.ts";
 
-export const demo: Command = {
+export const command: Command = {
   usage: "[OPTIONS]",
   options: {
     yes: { help: "Approve every tool call, and let the setup use passwordless sudo" },

@@ -28,7 +28,7 @@ import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.t
 import { workspaceOf } from "./shared.ts";
 import { printable } from "./terminal/columns.ts";
 
-export const doctor: Command = {
+export const command: Command = {
   usage: "[OPTIONS]",
   options: {
     json: { help: "Print the report as JSON" },

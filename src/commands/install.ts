@@ -9,7 +9,7 @@ import { MARK, marked } from "./foreign_rows.ts";
 import { readUserFile, workspaceOf } from "./shared.ts";
 import { terminalSize } from "./terminal/columns.ts";
 
-export const install: Command = {
+export const command: Command = {
   usage: "PACKAGE… [OPTIONS]\n-r FILE [PACKAGE…] [OPTIONS]",
   positional: { max: Infinity },
   options: {

@@ -23,7 +23,7 @@ export function loginAt(io: CommandIo): LoginOptions {
   };
 }
 
-export const login: Command = {
+export const command: Command = {
   usage: "NAME [OPTIONS]",
   positional: { min: 1, max: 1 },
   options: { workspace: WORKSPACE },

@@ -79,7 +79,7 @@ const HTTP_ONLY: Readonly<Record<string, OptionSpec>> = {
   },
 };
 
-export const mcp: Command = {
+export const command: Command = {
   usage: "[OPTIONS]",
   options: {
     approve: {

@@ -31,7 +31,7 @@ import { edit, init, warningsOf } from "./policy_file.ts";
 import { printable } from "./terminal/columns.ts";
 import { mcptoolsOf, WORKSPACE, workspaceOf } from "./shared.ts";
 
-export const policy: Command = {
+export const command: Command = {
   usage: [
     "init [PRESET] [OPTIONS]",
     "edit [OPTIONS]",

@@ -45,7 +45,7 @@ const OAUTH_OPTIONS: Readonly<Record<string, OptionSpec>> = {
 
 const TYPES = ["streamable_http", "sse"] as const;
 
-export const register: Command = {
+export const command: Command = {
   usage: "NAME [OPTIONS] -- COMMAND [ARGUMENTS]\nNAME --url URL [OPTIONS]\n--from FILE [OPTIONS]",
   positional: { max: 1 },
   rest: "the server's command goes",

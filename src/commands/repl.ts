@@ -22,7 +22,7 @@ import { ReplSession } from "./repl/session.ts";
 import { isNotebook, notebookOf, type RunCell } from "./notebook.ts";
 import { workspaceOf } from "./shared.ts";
 
-export const repl: Command = {
+export const command: Command = {
   usage: "[OPTIONS]",
   options: {
     approve: APPROVE,

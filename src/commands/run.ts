@@ -12,7 +12,7 @@ import { readUserFile, workspaceOf } from "./shared.ts";
 import { askAtTerminal } from "./terminal/answerer.ts";
 import { picturesOf } from "./terminal/pictures.ts";
 
-export const run: Command = {
+export const command: Command = {
   usage:
     "FILE [OPTIONS] [-- ARGS…]\n-c CODE [OPTIONS] [-- ARGS…]\n- [OPTIONS] [-- ARGS…]   (the code comes from stdin)",
   positional: { max: 1 },
@@ -43,14 +43,14 @@ export const run: Command = {
     "  ipybox run long.py --detach",
     "  ipybox run report.ipynb",
   ].join("\n"),
-  run: runCommand,
+  run,
 };
 
 /** Makes tracebacks of the next execution name its file. */
 const NAME_NEXT =
   `__import__("ipybox_runtime.kernel.cell_source").kernel.cell_source.name_next(get_ipython(), __file__)`;
 
-async function runCommand(parsed: ParsedArgs, io: CommandIo): Promise<number> {
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const timeoutMs = parsed.milliseconds("timeout");
   const workspace = await workspaceOf(parsed);
   const detach = parsed.has("detach");

@@ -20,7 +20,7 @@ import {
 import { WORKSPACE, workspaceOf } from "./shared.ts";
 import { ago, printable } from "./terminal/columns.ts";
 
-export const sessions: Command = {
+export const command: Command = {
   usage: "[OPTIONS]\nshow ID… [OPTIONS]\nend ID… [OPTIONS]",
   positional: { max: Infinity },
   options: {

@@ -28,7 +28,7 @@ import {
 import { printable } from "../../base/log.ts";
 import { workspaceOf } from "../shared.ts";
 
-export const actions: Command = {
+export const command: Command = {
   usage: [
     "[list] [OPTIONS]",
     "new CATEGORY.NAME [OPTIONS]",
