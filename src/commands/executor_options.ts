@@ -33,6 +33,12 @@ export const APPROVE_SHELL: OptionSpec = {
     "Shell commands such as !ls: ask, allow or deny all (default: allow, unless a policy decides)",
 };
 
+/** `--timeout SECONDS`, an option of commands that run code. */
+export const TIMEOUT: OptionSpec = {
+  value: "SECONDS",
+  help: "Stop the code after this time, not counting approvals and server starts",
+};
+
 /** The options for the kernel's Python and its sandbox, of every command that runs code. */
 export const KERNEL: Readonly<Record<string, OptionSpec>> = {
   "no-sandbox": { help: "Run without the OS sandbox: code can do everything you can" },
@@ -63,10 +69,7 @@ export const FOLLOW: Readonly<Record<string, OptionSpec>> = {
   approve: APPROVE,
   "approve-shell": APPROVE_SHELL,
   page: { help: "Ask on a local web page, and print its one-time link to stderr" },
-  timeout: {
-    value: "SECONDS",
-    help: "Stop the code after this time, not counting approvals and server starts",
-  },
+  timeout: TIMEOUT,
   json: { help: "Print the result as one JSON object" },
   images: IMAGES,
 };

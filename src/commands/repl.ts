@@ -14,6 +14,7 @@ import {
   PLACEMENT,
   SESSION,
   sessionNameOf,
+  TIMEOUT,
 } from "./executor_options.ts";
 import { printable } from "./terminal/columns.ts";
 import { IMAGES, picturesOf } from "./terminal/pictures.ts";
@@ -27,10 +28,7 @@ export const command: Command = {
   options: {
     approve: APPROVE,
     "approve-shell": APPROVE_SHELL,
-    timeout: {
-      value: "SECONDS",
-      help: "Stop a cell after this time, not counting approvals and server starts",
-    },
+    timeout: TIMEOUT,
     images: IMAGES,
     session: {
       value: "NAME",

@@ -24,6 +24,7 @@ import {
   executorOptions,
   kernelOptions,
   SESSION,
+  TIMEOUT,
 } from "../executor_options.ts";
 import { printable } from "../../base/log.ts";
 import { workspaceOf } from "../shared.ts";
@@ -48,10 +49,7 @@ export const command: Command = {
     json: { help: "Print the result as JSON" },
     approve: APPROVE,
     "approve-shell": APPROVE_SHELL,
-    timeout: {
-      value: "SECONDS",
-      help: "Stop the action after this time, not counting approvals and server starts",
-    },
+    timeout: TIMEOUT,
     ...SESSION,
   },
   notes: [
