@@ -112,10 +112,14 @@ Deno.test("what the user is asked to run registers all that was asked for, or is
   const command = { command: "npx", args: ["-y", "srv", "--sandbox"] };
   const url = { url: "https://x.example/mcp" };
   const commands: readonly (readonly [Record<string, unknown>, string])[] = [
-    [command, "x -- npx -y srv --sandbox"],
-    [url, `x --url ${url.url}`],
+    [{ ...command, env: { A: "b c" } }, "x --env 'A=b c' -- npx -y srv --sandbox"],
+    [{ ...url, headers: { K: "v" } }, `x --url ${url.url} --header 'K: v'`],
   ];
-  const files = [{ ...command, env: { A: "b c" } }, { ...url, oauth: false }];
+  const files = [
+    { ...command, sandbox: true },
+    { ...command, env: { A: " starts with a blank" } },
+    { ...url, oauth: false },
+  ];
   const said = async (server_params: unknown) => {
     const { text } = await host.call("register_mcp_server", { server_name: "x", server_params });
     return text.slice(text.indexOf("Ask the user")).split("\n", 1)[0];

@@ -122,14 +122,23 @@ function pairs(separator: string): z.ZodType<Record<string, string>> {
   );
 }
 
-/** How the user can register exactly this server: with a command if it is short, or else with a file. */
+/** How the user can register exactly this server: with a command if that is simple, or else with a file. */
 function byHand(name: string, params: ServerParams): string {
-  const { url, command = "", args = [], ...others }: Partial<StdioServerParams & HttpServerParams> =
-    params;
-  if (Object.keys(others).length > 0) {
+  const { url, command = "", args = [], env = {}, headers = {}, ...others }: Partial<
+    StdioServerParams & HttpServerParams
+  > = params;
+  const pairs = [...Object.entries(env), ...Object.entries(headers)];
+  const isSimple = Object.keys(others).length === 0 &&
+    pairs.every(([name, value]) => /^[\w.-]+$/.test(name) && value === value.trimStart());
+  if (!isSimple) {
     const file = JSON.stringify({ mcpServers: { [name]: params } });
     return `Ask the user to run \`ipybox register --from FILE\`, with this in FILE: ${file}`;
   }
-  const words = url === undefined ? ["--", command, ...args] : ["--url", url];
+  const words = [
+    ...(url === undefined ? [] : ["--url", url]),
+    ...Object.entries(env).flatMap((pair) => ["--env", pair.join("=")]),
+    ...Object.entries(headers).flatMap((pair) => ["--header", pair.join(": ")]),
+    ...(url === undefined ? ["--", command, ...args] : []),
+  ];
   return `Ask the user to run: ${["ipybox", "register", name, ...words].map(shellWord).join(" ")}`;
 }
