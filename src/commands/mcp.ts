@@ -30,7 +30,7 @@ import { ifPresent } from "../files/safe.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { projectWorkspace } from "../sandbox/workspace.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
-import { WorkspaceSettings } from "./mcp_settings.ts";
+import { workspaceSettings } from "./mcp_settings.ts";
 import { workspaceOf } from "./shared.ts";
 import { readTokenFile } from "./token_file.ts";
 
@@ -141,7 +141,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     ? await workspaceOf(parsed)
     : await projectWorkspace(project);
   const overHttp = parsed.has("http");
-  const settings = new WorkspaceSettings(parsed, workspace, io);
+  const settings = workspaceSettings(parsed, workspace, io);
   // On stdio, the session warns of what does not count once its client's user was asked.
   const approval = await settings.approval(overHttp ? io.log : silentLogger);
   const kernel = kernelOptions(parsed, io, workspace);

@@ -9,7 +9,7 @@ import { abortable, anySignal, settledWithin } from "../../base/signals.ts";
 import type { CodeExecutor } from "../../executor/code_executor.ts";
 import type { TypedCodeOptions } from "../../kernel/typed_code.ts";
 import { runAction, type RunActionOptions } from "../actions/code_action.ts";
-import { type Command, type CommandIo, parseCommandLine, table, UsageError } from "../command.ts";
+import { type Command, parseCommandLine, table, UsageError } from "../command.ts";
 import { showInstallation } from "../install.ts";
 import type { RunCell } from "../notebook.ts";
 import { command as servers } from "../servers.ts";
@@ -22,19 +22,16 @@ import type { InputHistory } from "./input_history.ts";
 import { LineEditor } from "./line_editor.ts";
 import { TypedKeys } from "./typed_keys.ts";
 
-interface ReplSessionOptions {
-  readonly io: CommandIo;
+interface ReplSessionOptions
+  extends
+    Pick<RunActionOptions, "io" | "timeoutMs" | "decide" | "prompt" | "pictures">,
+    Required<Pick<RunActionOptions, "answer">> {
   readonly workspace: string;
   readonly history: InputHistory;
-  readonly timeoutMs: number | undefined;
   /** Whether the session may already be running code. */
   readonly resumes: boolean;
-  readonly decide: RunActionOptions["decide"];
-  readonly answer: NonNullable<RunActionOptions["answer"]>;
-  readonly prompt?: RunActionOptions["prompt"];
   /** Receives each cell that was run. */
   readonly onCell?: (cell: RunCell) => void;
-  readonly pictures: RunActionOptions["pictures"];
 }
 
 /** How long code may continue after Ctrl-C before a hint is shown. */
