@@ -188,33 +188,27 @@ export async function placementOf(
   workspace: string,
 ): Promise<Placement | undefined> {
   const where = parsed.value("placement");
-  if (where === undefined) return undefined;
-  parsed.refuseBeside("placement", LOCAL);
-  return parsed.has("http")
-    ? await sharedPlacement(where, workspace, parsed)
-    : await readPlacement(where, workspace, parsed);
+  return where === undefined ? undefined : await placementAt(where, workspace, parsed);
 }
 
+/** The placement of a line in a token file in a folder. */
 export async function tokenPlacement(
   parsed: ParsedArgs,
   where: string,
   { workspace, folder }: { readonly workspace: string; readonly folder: string },
 ): Promise<Placement> {
-  parsed.refuseBeside("placement", LOCAL);
-  return await sharedPlacement(
-    /[./]/.test(where) ? resolve(folder, where) : where,
-    workspace,
-    parsed,
-  );
+  const named = /[./]/.test(where) ? resolve(folder, where) : where;
+  return await placementAt(named, workspace, parsed);
 }
 
-async function sharedPlacement(
+async function placementAt(
   where: string,
   workspace: string,
   parsed: ParsedArgs,
 ): Promise<Placement> {
+  parsed.refuseBeside("placement", LOCAL);
   const placement = await readPlacement(where, workspace, parsed);
-  if (isForMany(placement)) return placement;
+  if (!parsed.has("http") || isForMany(placement)) return placement;
   throw new UsageError(
     `Option --http needs a --placement that keeps sessions apart: docker, podman or kubernetes`,
   );
