@@ -10,7 +10,7 @@
  *
  * @module
  */
-import { parseArgs } from "@std/cli";
+import { parseArgs } from "node:util";
 import { findPython } from "../kernel.ts";
 import { type CodeExecutor, KernelDiedError, type Placement } from "../mod.ts";
 import { startOwn } from "../src/executor/code_executor.ts";
@@ -20,11 +20,14 @@ const CELLS = 200;
 /** How many sessions start at the same time. */
 const STARTING = 4;
 
-const { _: words, ...options } = parseArgs(Deno.args, {
-  string: ["rounds", "sessions"],
-  default: { rounds: "5", sessions: "10" },
+const { values: options, positionals: [folder = "", ...files] } = parseArgs({
+  args: Deno.args,
+  options: {
+    rounds: { type: "string", default: "5" },
+    sessions: { type: "string", default: "10" },
+  },
+  allowPositionals: true,
 });
-const [folder = "", ...files] = words.map(String);
 const python = (await findPython()).executable;
 const server = new URL("../tests/fixtures/mcp/raw_server.ts", import.meta.url).pathname;
 const times = new Map<string, number[]>();

@@ -14,13 +14,16 @@
  * @module
  */
 import { dirname } from "node:path";
-import { parseArgs } from "@std/cli";
+import { parseArgs } from "node:util";
 import { findPython } from "../kernel.ts";
 import { startOwn } from "../src/executor/code_executor.ts";
 import { memoryOf, processesBelow, takeTurns, timed } from "./support.ts";
 
-const { _: [rounds = 5, ...sessions], ...named } = parseArgs(Deno.args, { string: ["other"] });
-const other = typeof named.other === "string" ? named.other : undefined;
+const { values: { other }, positionals: [rounds = "5", ...sessions] } = parseArgs({
+  args: Deno.args,
+  options: { other: { type: "string" } },
+  allowPositionals: true,
+});
 const reference = Deno.env.get("IPYBOX_REFERENCE_PYTHON");
 
 type Times = Record<string, () => Promise<number>>;

@@ -14,7 +14,7 @@ import { printable } from "./terminal/columns.ts";
 import { workspaceOf } from "./shared.ts";
 import { askAtTerminal } from "./terminal/answerer.ts";
 
-export const approvals: Command = {
+export const command: Command = {
   usage: "[OPTIONS]",
   options: {
     workspace: {
@@ -49,7 +49,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   if (!io.interactive || !io.stdoutIsTerminal) {
     throw new UsageError("Run this in a terminal: a person must decide, not a program");
   }
-  const workspace = parsed.given("workspace") ? await workspaceOf(parsed) : undefined;
+  const workspace = parsed.has("workspace") ? await workspaceOf(parsed) : undefined;
   return parsed.has("link") ? await printLinks(io, workspace) : await serve(io, workspace);
 }
 

@@ -9,7 +9,7 @@ import { followOptions } from "./run.ts";
 import { onlyDetached } from "./sessions.ts";
 import { picturesOf } from "./terminal/pictures.ts";
 
-export const attach: Command = {
+export const command: Command = {
   usage: "[ID] [OPTIONS]",
   positional: { max: 1 },
   options: {

@@ -7,7 +7,7 @@ import { formatBytes } from "../kernel/text.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
 
-export const audit: Command = {
+export const command: Command = {
   usage: "[OPTIONS]",
   options: {
     last: { short: "n", value: "N", help: "How many calls to show (default: 50)" },
@@ -50,15 +50,17 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   if (parsed.has("verify")) return await verify(workspace, io, json);
   using tail = new AuditTail(folder);
   const rowsOf = json ? lineRows : callRows();
+  const textOf = json ? ({ fields }: Row) => JSON.stringify(fields) : callText;
   const shown: Row[] = [];
   for await (const fields of tail.read(io.signal)) {
     const { begun } = rowsOf(fields);
     if (begun !== undefined) shown.push(begun);
     if (shown.length > last) shown.shift();
   }
-  const print = (row: Row) => io.out(row.text() + "\n");
+  const print = (row: Row) => io.out(textOf(row) + "\n");
   // A call is logged when it is decided, which can be long after it arrived.
-  shown.toSorted((a, b) => a.at - b.at).forEach(print);
+  if (!json) shown.sort((a, b) => timeOf(a) - timeOf(b));
+  shown.forEach(print);
   if (!parsed.has("follow")) {
     if (shown.length === 0) io.err("No entries yet");
     return EXIT.ok;
@@ -90,23 +92,22 @@ async function verify(workspace: string, io: CommandIo, json: boolean): Promise<
 /** How many calls without an outcome are remembered. */
 const MAX_OPEN = 10_000;
 
-/** A row of the output. Its text is not trusted: executed code chose parts of it. */
+/** A row of the output: a line of the log, and for a call the line that says how it ended. */
 interface Row {
-  /** When the call arrived, in milliseconds; 0 if the order of the log counts. */
-  readonly at: number;
-  text(): string;
+  readonly fields: Fields;
+  end: Fields;
 }
 
 /** Takes a line of the log; gives the row that it begins, and the one that it completes. */
 type RowMaker = (fields: Fields) => { readonly begun?: Row; readonly ended?: Row | undefined };
 
 function lineRows(fields: Fields): ReturnType<RowMaker> {
-  const row = { at: 0, text: () => JSON.stringify(fields) };
+  const row = { fields, end: fields };
   return { begun: row, ended: row };
 }
 
 function callRows(): RowMaker {
-  const open = new Map<unknown, CallRow>(); // calls without an outcome, by their ids
+  const open = new Map<unknown, Row>(); // calls without an outcome, by their ids
   return (fields) => {
     const { id, outcome, status } = fields;
     if (outcome !== undefined) {
@@ -115,49 +116,40 @@ function callRows(): RowMaker {
       if (ended !== undefined) ended.end = fields;
       return { ended };
     }
-    const row = new CallRow(fields);
+    const row = { fields, end: fields };
     const isOpen = id !== undefined && status === undefined;
     if (isOpen && open.size < MAX_OPEN) open.set(id, row);
     return { begun: row, ended: isOpen ? undefined : row };
   };
 }
 
-class CallRow implements Row {
-  readonly at: number;
-  readonly #fields: Fields;
-  /** The line that says how the call ended. */
-  end: Fields;
+/** When a row's call arrived, in milliseconds. */
+function timeOf({ fields }: Row): number {
+  return Date.parse(String(fields.time)) || 0;
+}
 
-  constructor(fields: Fields) {
-    this.at = Date.parse(String(fields.time)) || 0;
-    this.#fields = fields;
-    this.end = fields;
-  }
+/** A row's text, which is not trusted: executed code chose parts of it. */
+function callText(row: Row): string {
+  const what = row.fields.id === undefined ? incident(row.fields) : describe(row);
+  return `${LOCAL_TIME.format(timeOf(row))}  ${visibleCode(what)}`;
+}
 
-  text(): string {
-    const { id } = this.#fields;
-    const what = id === undefined ? incident(this.#fields) : this.#call();
-    return `${LOCAL_TIME.format(this.at)}  ${visibleCode(what)}`;
-  }
-
-  #call(): string {
-    const { kind, server, tool, decision, by, reason, waitMs } = this.#fields;
-    const { status, durationMs } = this.end;
-    const isQuestion = kind === "elicitation" || kind === "input";
-    const args = JSON.stringify(this.#fields.edited ?? this.#fields.arguments) ?? "";
-    const short = args.length > MAX_ARGUMENTS ? `${args.slice(0, MAX_ARGUMENTS - 1)}…` : args;
-    const waited = typeof waitMs === "number" ? waitMs : 0;
-    const took = (decision === "allow" || isQuestion) && typeof durationMs === "number"
-      ? `  ${duration(durationMs - waited)}`
-      : "";
-    const after = by === "approver" ? ` after ${duration(waited)}` : "";
-    const who = by === undefined
-      ? ""
-      : `  (${by}${after}${reason === undefined ? "" : `: ${reason}`})`;
-    const state = decision === "deny" && !isQuestion ? "refused" : status ?? "no end";
-    const name = callName({ serverName: String(server), toolName: String(tool) });
-    return `${String(state).padEnd(STATE_WIDTH)}  ${name}(${short})${took}${who}`;
-  }
+function describe({ fields, end: { status, durationMs } }: Row): string {
+  const { kind, server, tool, decision, by, reason, waitMs } = fields;
+  const isQuestion = kind === "elicitation" || kind === "input";
+  const args = JSON.stringify(fields.edited ?? fields.arguments) ?? "";
+  const short = args.length > MAX_ARGUMENTS ? `${args.slice(0, MAX_ARGUMENTS - 1)}…` : args;
+  const waited = typeof waitMs === "number" ? waitMs : 0;
+  const took = (decision === "allow" || isQuestion) && typeof durationMs === "number"
+    ? `  ${duration(durationMs - waited)}`
+    : "";
+  const after = by === "approver" ? ` after ${duration(waited)}` : "";
+  const who = by === undefined
+    ? ""
+    : `  (${by}${after}${reason === undefined ? "" : `: ${reason}`})`;
+  const state = decision === "deny" && !isQuestion ? "refused" : status ?? "no end";
+  const name = callName({ serverName: String(server), toolName: String(tool) });
+  return `${String(state).padEnd(STATE_WIDTH)}  ${name}(${short})${took}${who}`;
 }
 
 const STATE_WIDTH = "approved".length;

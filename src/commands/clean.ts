@@ -11,7 +11,7 @@ import { type Command, type CommandIo, EXIT, type ParsedArgs, table } from "./co
 import { printable } from "./terminal/columns.ts";
 import { workspaceOf } from "./shared.ts";
 
-export const clean: Command = {
+export const command: Command = {
   usage: "[OPTIONS]",
   options: {
     "dry-run": { help: "List what would be removed without removing it" },

@@ -1,4 +1,5 @@
-import { parseArgs, unicodeWidth } from "@std/cli";
+import { parseArgs } from "node:util";
+import { unicodeWidth } from "@std/cli";
 import { outputColumns, USUAL_COLUMNS } from "./terminal/columns.ts";
 import type { Logger } from "../base/log.ts";
 import { isMisspelt } from "../base/nearest.ts";
@@ -119,7 +120,8 @@ export class StdoutClosedError extends Error {
 }
 
 export class ParsedArgs {
-  #values: Readonly<Record<string, unknown>>;
+  /** The options that were given, with their values. */
+  readonly #given: ReadonlyMap<string, readonly string[]>;
 
   constructor(
     readonly positional: readonly string[],
@@ -127,35 +129,29 @@ export class ParsedArgs {
     readonly rest: readonly string[],
     /** All of them, as they were typed. */
     readonly all: readonly string[],
-    values: Readonly<Record<string, unknown>>,
+    given: ReadonlyMap<string, readonly string[]>,
   ) {
-    this.#values = values;
+    this.#given = given;
   }
 
+  /** Whether an option was given. */
   has(name: string): boolean {
-    return this.#values[name] === true;
-  }
-
-  /** Whether an option of any kind was given. */
-  given(name: string): boolean {
-    return this.has(name) || this.value(name) !== undefined || this.values(name).length > 0;
+    return this.#given.has(name);
   }
 
   /** Throws if one of these options was given besides another one. */
   refuseBeside(name: string, others: readonly string[], fix = ""): void {
-    const other = others.find((other) => this.given(other));
+    const other = others.find((other) => this.has(other));
     if (other === undefined) return;
     throw new UsageError(`Options --${name} and --${other} cannot be combined${fix}`);
   }
 
   value(name: string): string | undefined {
-    const value = this.#values[name];
-    return typeof value === "string" ? value : undefined;
+    return this.#given.get(name)?.[0];
   }
 
-  values(name: string): string[] {
-    const value = this.#values[name];
-    return Array.isArray(value) ? value.map(String) : [];
+  values(name: string): readonly string[] {
+    return this.#given.get(name) ?? [];
   }
 
   choice<T extends string>(name: string, choices: readonly T[]): T | undefined {
@@ -189,59 +185,70 @@ export function parseCommandLine(
   args: readonly string[],
 ): ParsedArgs {
   const { min = 0, max = 0 } = command.positional ?? {};
-  const specs = Object.entries(command.options);
-  const valued = specs.filter(([, spec]) => spec.value !== undefined);
   const separator = args.indexOf("--");
-  const own = separator === -1 ? args : args.slice(0, separator);
+  const own = separator === -1 ? [...args] : args.slice(0, separator);
   const rest = separator === -1 ? [] : args.slice(separator + 1);
-  const parse = (some: readonly string[], onPositional: () => void) =>
-    parseArgs(joinNegative(some, valued), {
-      // With "_", positional arguments that look like numbers stay strings.
-      string: ["_", ...valued.map(([name]) => name)],
-      boolean: specs.filter(([, spec]) => spec.value === undefined).map(([name]) => name),
-      // All values are collected, to detect options that were given twice.
-      collect: valued.map(([name]) => name),
-      alias: Object.fromEntries(
-        specs.flatMap(([name, spec]) => spec.short === undefined ? [] : [[name, spec.short]]),
-      ),
-      unknown: (argument, key) => {
-        if (key !== undefined) throw unknownOption(argument, Object.keys(command.options));
-        onPositional();
-        return true;
-      },
-    });
-  const unexpected = () => {
-    const extra = own.findIndex((_, at) => parse(own.slice(0, at + 1), () => {})._.length > max);
-    const message = `Unexpected argument "${own[extra]}"`;
-    if (command.rest === undefined || separator !== -1) return new UsageError(message);
-    const line = ["ipybox", name, ...own.slice(0, extra), "--", ...own.slice(extra)];
-    return new UsageError(
-      `${message}: ${command.rest} after "--": ${line.map(shellWord).join(" ")}`,
-    );
-  };
-  let count = 0;
-  const parsed = parse(own, () => {
-    // Before the options after it, which may be those of a command without its `--`.
-    if (++count > max) throw unexpected();
+  const specs = Object.entries(command.options).map(([name, { value, short }]) => {
+    const type = value === undefined ? "boolean" as const : "string" as const;
+    return [name, { type, ...(short === undefined ? {} : { short }) }] as const;
   });
-  const values: Record<string, unknown> = {};
-  for (const [name, spec] of specs) {
-    const given: unknown = parsed[name];
-    if (spec.value === undefined) {
-      values[name] = given === true;
-      continue;
+  const { tokens } = parseArgs({
+    args: own,
+    options: Object.fromEntries(specs),
+    strict: false, // its errors say less
+    tokens: true,
+  });
+  const positional: string[] = [];
+  const given = new Map<string, string[]>();
+  for (const token of tokens) {
+    if (token.kind === "option") {
+      const spec = Object.hasOwn(command.options, token.name)
+        ? command.options[token.name]
+        : undefined;
+      if (spec === undefined) throw unknownOption(token.rawName, Object.keys(command.options));
+      const before = given.get(token.name) ?? [];
+      given.set(token.name, [...before, ...valueOf(token, spec, before.length > 0)]);
+    } else if (token.kind === "positional") {
+      if (positional.push(token.value) <= max) continue;
+      // Before the options after it, which may be those of a command without its `--`.
+      const message = `Unexpected argument "${token.value}"`;
+      if (command.rest === undefined || separator !== -1) throw new UsageError(message);
+      const line = ["ipybox", name, ...own.slice(0, token.index), "--", ...own.slice(token.index)];
+      throw new UsageError(
+        `${message}: ${command.rest} after "--": ${line.map(shellWord).join(" ")}`,
+      );
     }
-    const list = Array.isArray(given) ? given.map(String) : [];
-    if (list.includes("")) throw new UsageError(`Option --${name} needs a value: ${spec.value}`);
-    if (list.length > 1 && !spec.many) throw new UsageError(`Option --${name} was given twice`);
-    values[name] = spec.many ? list : list[0];
   }
-  const positional = parsed._.map(String);
   if (positional.length < min) {
     const forms = command.usage.split("\n").map((form) => `ipybox ${name} ${form}`);
     throw new UsageError(`Missing argument: use ${forms.join("\n  or ")}`);
   }
-  return new ParsedArgs(positional, rest, args, values);
+  return new ParsedArgs(positional, rest, args, given);
+}
+
+interface OptionToken {
+  readonly name: string;
+  readonly value: string | undefined;
+  /** Whether the value is part of the option's argument. */
+  readonly inlineValue: boolean | undefined;
+}
+
+/** The value of an option, if it takes one. */
+function valueOf(
+  { name, value = "", inlineValue = false }: OptionToken,
+  spec: OptionSpec,
+  isRepeated: boolean,
+): string[] {
+  if (spec.value === undefined) {
+    if (inlineValue) throw new UsageError(`Option --${name} takes no value`);
+    return [];
+  }
+  const isOption = !inlineValue && /^-+[^-.\d]/.test(value);
+  if (value === "" || isOption) {
+    throw new UsageError(`Option --${name} needs a value: ${spec.value}`);
+  }
+  if (isRepeated && !spec.many) throw new UsageError(`Option --${name} was given twice`);
+  return [value];
 }
 
 /** Says that there is no such option, and which of the known ones may be meant. */
@@ -250,21 +257,6 @@ export function unknownOption(argument: string, known: readonly string[]): Usage
   const near = [...known, "help"].find((name) => isMisspelt(option, [name]));
   const hint = near === undefined ? "" : `; did you mean "--${near}"?`;
   return new UsageError(`Unknown option ${option}${hint}`);
-}
-
-/** Joins an option and a value such as `-1`, which would otherwise be parsed as an option. */
-function joinNegative(
-  args: readonly string[],
-  valued: readonly (readonly [string, OptionSpec])[],
-): string[] {
-  const joined: string[] = [];
-  for (const arg of args) {
-    const last = joined.at(-1);
-    const takesValue = valued.some(([name]) => last === `--${name}`);
-    if (takesValue && /^-\.?\d/.test(arg)) joined[joined.length - 1] = `${last}=${arg}`;
-    else joined.push(arg);
-  }
-  return joined;
 }
 
 export function helpText(

@@ -7,10 +7,10 @@ import { runAction } from "./actions/code_action.ts";
 import { KERNEL, kernelOptions, sandboxOf } from "./executor_options.ts";
 import { setUp } from "./setup.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
-import { TerminalApprover } from "./terminal/approver.ts";
+import { askAtTerminal } from "./terminal/answerer.ts";
 import { printable, printableOutput } from "./terminal/columns.ts";
 
-export const demo: Command = {
+export const command: Command = {
   usage: "[OPTIONS]",
   options: {
     yes: { help: "Approve every tool call, and let the setup use passwordless sudo" },
@@ -94,7 +94,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const isOwn = parsed.value("workspace") !== undefined;
   const workspace = isOwn ? await workspaceOf(parsed) : join(folder.path, "workspace");
   if (!isOwn) await Deno.mkdir(workspace);
-  const approver = new TerminalApprover(io, "--yes allows calls");
+  const { decide } = askAtTerminal(io, "--yes allows calls");
   await using executor = await CodeExecutor.start({
     ...kernelOptions(parsed, io, workspace),
     signal: io.signal,
@@ -107,7 +107,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const code = await runAction(executor, ACTION, {
     io,
     decide: async (request) => {
-      if (!yes) return await approver.decide(request);
+      if (!yes) return await decide(request);
       io.err(`Approved ${request}`);
       await request.accept();
     },

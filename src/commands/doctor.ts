@@ -28,7 +28,7 @@ import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.t
 import { workspaceOf } from "./shared.ts";
 import { printable } from "./terminal/columns.ts";
 
-export const doctor: Command = {
+export const command: Command = {
   usage: "[OPTIONS]",
   options: {
     json: { help: "Print the report as JSON" },
@@ -115,19 +115,28 @@ async function checkPrerequisites(
     checkSessionLimits(),
     presentKinds(),
   ]);
-  return [denoRow(), ...python, srt, ...sandbox, limits, ...devices.map(deviceRow)];
+  const rows = devices.map((name) =>
+    present(`device ${name}`, `code can use it with --device ${name}`)
+  );
+  return [denoRow(), ...python, srt, ...sandbox, limits, ...rows];
 }
 
-function deviceRow(name: string): Prerequisite {
-  const detail = `code can use it with --device ${name}`;
-  return { name: `device ${name}`, state: "ok", version: null, detail, fix: null };
+function present(name: string, detail: string, version: string | null = null): Prerequisite {
+  return { name, state: "ok", version, detail, fix: null };
+}
+
+function lacking(
+  name: string,
+  detail: string,
+  { fix = null, state = "missing" }: Partial<Pick<Prerequisite, "fix" | "state">>,
+): Prerequisite {
+  return { name, state, version: null, detail, fix };
 }
 
 /** Starts a kernel in the sandbox, which tests itself, and runs code in it. Takes a few seconds. */
 async function checkKernel(
   { python, signal }: { python: string | undefined; signal: AbortSignal },
 ): Promise<Prerequisite> {
-  const row = { name: "kernel", version: null } as const;
   const start = performance.now();
   try {
     await using folder = await HeldFolder.create();
@@ -144,22 +153,20 @@ async function checkKernel(
     });
     await executor.execute("pass", { signal });
     const seconds = ((performance.now() - start) / 1000).toFixed(1);
-    return { ...row, state: "ok", detail: `runs code in the sandbox (${seconds} s)`, fix: null };
+    return present("kernel", `runs code in the sandbox (${seconds} s)`);
   } catch (error) {
     if (!(error instanceof Error) || signal.aborted) throw error;
     const fix = error instanceof EnvironmentNotReadyError ? error.fix : null;
-    return { ...row, state: "missing", detail: error.message, fix };
+    return lacking("kernel", error.message, { fix });
   }
 }
 
 function denoRow(): Prerequisite {
   const version = Deno.version.deno;
-  const common = { name: "Deno", version } as const;
-  if (version.localeCompare(MINIMUM_DENO, "en", { numeric: true }) >= 0) {
-    return { ...common, state: "ok", detail: Deno.execPath(), fix: null };
-  }
+  const row = present("Deno", Deno.execPath(), version);
+  if (version.localeCompare(MINIMUM_DENO, "en", { numeric: true }) >= 0) return row;
   const detail = `is older than ${MINIMUM_DENO}, the oldest that ipybox is tested with`;
-  return { ...common, state: "warn", detail, fix: "deno upgrade" };
+  return { ...row, state: "warn", detail, fix: "deno upgrade" };
 }
 
 async function pythonRows(options: { python?: string | undefined }): Promise<Prerequisite[]> {
@@ -168,39 +175,25 @@ async function pythonRows(options: { python?: string | undefined }): Promise<Pre
     check = await checkPython(options);
   } catch (error) {
     if (!(error instanceof EnvironmentNotReadyError)) throw error;
-    const { message: detail, fix } = error;
-    const missing = { state: "missing", version: null, fix } as const;
     return [
-      { ...missing, name: "Python", detail },
-      ...KERNEL_PACKAGES.map((name) => ({ ...missing, name, detail: "requires the Python above" })),
+      lacking("Python", error.message, error),
+      ...KERNEL_PACKAGES.map((name) => lacking(name, "requires the Python above", error)),
     ];
   }
   const { environment, problem, fix } = check;
   const { version, executable, managed, packages } = environment;
-  const python: Prerequisite = {
-    name: "Python",
-    state: problem === undefined ? "ok" : "missing",
-    version,
-    detail: problem ?? `${executable} (${managed ? "managed" : "named"})`,
-    path: executable,
-    fix: problem === undefined ? null : fix,
-  };
-  const present = Object.entries(packages).map(([name, version]): Prerequisite => ({
-    name,
-    state: "ok",
-    version,
-    detail: "can be imported",
-    fix: null,
-  }));
-  const missing = Object.entries(check.missing).map(([name, detail]): Prerequisite => ({
-    name,
-    state: "missing",
-    version: null,
-    detail,
-    fix,
-  }));
+  const shown = `${executable} (${managed ? "managed" : "named"})`;
+  const python = problem === undefined
+    ? present("Python", shown, version)
+    : { ...lacking("Python", problem, { fix }), version };
   const data = await dataRow(environment);
-  return [python, ...present, ...missing, await checker(executable, managed), ...data];
+  return [
+    { ...python, path: executable },
+    ...Object.entries(packages).map(([name, version]) => present(name, "can be imported", version)),
+    ...Object.entries(check.missing).map(([name, detail]) => lacking(name, detail, { fix })),
+    await checker(executable, managed),
+    ...data,
+  ];
 }
 
 /** The parts that all workspaces share. Kernels need none of them. */
@@ -211,23 +204,17 @@ async function dataRow(python: PythonEnvironment): Promise<Prerequisite[]> {
   const detail = names.length === 0
     ? "not installed: `ipybox setup --data` does so once for all workspaces"
     : names.join(", ");
-  return [{ name: "data packages", state: "ok", version: null, detail, fix: null }];
+  return [present("data packages", detail)];
 }
 
 /** The type checker. Without it, code runs unchecked. */
 async function checker(python: string, managed: boolean): Promise<Prerequisite> {
   const path = await typeCheckerOf(python);
-  return {
-    name: "ty",
-    state: path === undefined ? "warn" : "ok",
-    version: null,
-    detail: path ?? "not installed: tool calls in code are not checked before it runs",
-    fix: path !== undefined
-      ? null
-      : managed
-      ? "ipybox setup --rebuild"
-      : `${python} -m pip install ty`,
-  };
+  if (path !== undefined) return present("ty", path);
+  return lacking("ty", "not installed: tool calls in code are not checked before it runs", {
+    state: "warn",
+    fix: managed ? "ipybox setup --rebuild" : `${python} -m pip install ty`,
+  });
 }
 
 /** Checks the programs and variables of a workspace's servers, without contacting them. */
@@ -245,11 +232,11 @@ async function checkServer(
   params: ServerParams,
   { workspace, lookup }: { readonly workspace: string; readonly lookup: VariableLookup },
 ): Promise<Prerequisite> {
-  const row = { name: `server ${server}`, version: null, fix: null } as const;
+  const name = `server ${server}`;
   try {
     const filled = fillVariables(server, params, lookup);
     if (!("command" in filled)) {
-      return { ...row, state: "ok", detail: `${new URL(filled.url).origin} (not tried)` };
+      return present(name, `${new URL(filled.url).origin} (not tried)`);
     }
     const { command } = wantedSandbox(server, filled);
     const program = await programOf(command, {
@@ -258,11 +245,11 @@ async function checkServer(
       folder: resolve(workspace, filled.cwd ?? "."),
     });
     await Deno.stat(program);
-    return { ...row, state: "ok", detail: program };
+    return present(name, program);
   } catch (error) {
     const expected = error instanceof ConfigError || error instanceof TypeError ||
       error instanceof Deno.errors.NotFound;
     if (!expected) throw error;
-    return { ...row, state: "warn", detail: error.message };
+    return lacking(name, error.message, { state: "warn" });
   }
 }

@@ -7,7 +7,6 @@ import { readDotenv } from "../mcp/env.ts";
 import { messageOf } from "../base/message_of.ts";
 import type { Logger } from "../base/log.ts";
 import { loadPolicy } from "../approval/rules/file.ts";
-import type { PolicyRules } from "../approval/rules/rules.ts";
 import { bindsWorkspace, parsePlacement, type Placement } from "../place/placement.ts";
 import type { ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
@@ -32,6 +31,12 @@ export const APPROVE_SHELL: OptionSpec = {
   choices: SHELL_MODES,
   help:
     "Shell commands such as !ls: ask, allow or deny all (default: allow, unless a policy decides)",
+};
+
+/** `--timeout SECONDS`, an option of commands that run code. */
+export const TIMEOUT: OptionSpec = {
+  value: "SECONDS",
+  help: "Stop the code after this time, not counting approvals and server starts",
 };
 
 /** The options for the kernel's Python and its sandbox, of every command that runs code. */
@@ -64,10 +69,7 @@ export const FOLLOW: Readonly<Record<string, OptionSpec>> = {
   approve: APPROVE,
   "approve-shell": APPROVE_SHELL,
   page: { help: "Ask on a local web page, and print its one-time link to stderr" },
-  timeout: {
-    value: "SECONDS",
-    help: "Stop the code after this time, not counting approvals and server starts",
-  },
+  timeout: TIMEOUT,
   json: { help: "Print the result as one JSON object" },
   images: IMAGES,
 };
@@ -166,7 +168,8 @@ export async function approvalOf(
   const file = isMode ? undefined : resolve(approve);
   const trust = args.has("trust") ? "all" : "recorded";
   const rules = await loadPolicy({ workspace, file, log, trust });
-  const policy = approve === "reads" ? await withReads(rules, { workspace, log }) : rules;
+  const reads = approve === "reads" ? await import("./approve_reads.ts") : undefined; // few commands need it
+  const policy = reads === undefined ? rules : await reads.allowingReads(rules, { workspace, log });
   const asking = { tools: "ask", resources: "ask", ...modes } as const;
   if (policy === undefined) return asking;
   if (shell === undefined) return { ...asking, policy };
@@ -180,46 +183,32 @@ export async function approvalOf(
   };
 }
 
-async function withReads(
-  rules: PolicyRules | undefined,
-  options: { readonly workspace: string; readonly log: Logger },
-): Promise<ApprovalPolicy> {
-  const { allowingReads } = await import("./approve_reads.ts"); // few commands need it
-  return await allowingReads(rules, options);
-}
-
 export async function placementOf(
   parsed: ParsedArgs,
   workspace: string,
 ): Promise<Placement | undefined> {
   const where = parsed.value("placement");
-  if (where === undefined) return undefined;
-  parsed.refuseBeside("placement", LOCAL);
-  return parsed.given("http")
-    ? await sharedPlacement(where, workspace, parsed)
-    : await readPlacement(where, workspace, parsed);
+  return where === undefined ? undefined : await placementAt(where, workspace, parsed);
 }
 
+/** The placement of a line in a token file in a folder. */
 export async function tokenPlacement(
   parsed: ParsedArgs,
   where: string,
   { workspace, folder }: { readonly workspace: string; readonly folder: string },
 ): Promise<Placement> {
-  parsed.refuseBeside("placement", LOCAL);
-  return await sharedPlacement(
-    /[./]/.test(where) ? resolve(folder, where) : where,
-    workspace,
-    parsed,
-  );
+  const named = /[./]/.test(where) ? resolve(folder, where) : where;
+  return await placementAt(named, workspace, parsed);
 }
 
-async function sharedPlacement(
+async function placementAt(
   where: string,
   workspace: string,
   parsed: ParsedArgs,
 ): Promise<Placement> {
+  parsed.refuseBeside("placement", LOCAL);
   const placement = await readPlacement(where, workspace, parsed);
-  if (isForMany(placement)) return placement;
+  if (!parsed.has("http") || isForMany(placement)) return placement;
   throw new UsageError(
     `Option --http needs a --placement that keeps sessions apart: docker, podman or kubernetes`,
   );

@@ -29,16 +29,31 @@ export function foreignText(text: string, columns: number): string {
 /** How many lines around a change are shown. */
 const CONTEXT = 2;
 
+/** Rows of which those far from a change are replaced by their number. */
+export function nearChanges<Row extends { readonly change: string | undefined }>(
+  rows: readonly Row[],
+): (Row | number)[] {
+  const isFar = (index: number) =>
+    rows.slice(Math.max(index - CONTEXT, 0), index + CONTEXT + 1)
+      .every(({ change }) => change !== "-" && change !== "+");
+  const shown: (Row | number)[] = [];
+  for (let index = 0; index < rows.length;) {
+    let end = index;
+    while (rows[end]?.change === " " && isFar(end)) end++;
+    if (end - index > 1) shown.push(end - index);
+    else shown.push(...rows.slice(index, end = index + 1));
+    index = end;
+  }
+  return shown;
+}
+
 /** The lines in which a text has changed; all of them, if its earlier version is unknown. */
 export function changedLines(before: string | undefined, now: string): string[] {
   if (before === undefined) return now.trimEnd().split("\n");
   const lines = lineDiff(`${before.trimEnd()}\n`, `${now.trimEnd()}\n`);
-  const isNear = (at: number) =>
-    lines.slice(Math.max(0, at - CONTEXT), at + CONTEXT + 1).some(({ change }) => change !== " ");
-  return lines.flatMap(({ change, text }, at) => {
-    if (isNear(at)) return [`${change} ${text.trimEnd()}`];
-    return at === 0 || isNear(at - 1) ? ["…"] : [];
-  });
+  return nearChanges(lines).map((line) =>
+    typeof line === "number" ? "…" : `${line.change} ${line.text.trimEnd()}`
+  );
 }
 
 /** A text of others, and what it is in ipybox's words. */

@@ -9,7 +9,7 @@ import { MARK, marked } from "./foreign_rows.ts";
 import { readUserFile, workspaceOf } from "./shared.ts";
 import { terminalSize } from "./terminal/columns.ts";
 
-export const install: Command = {
+export const command: Command = {
   usage: "PACKAGE… [OPTIONS]\n-r FILE [PACKAGE…] [OPTIONS]",
   positional: { max: Infinity },
   options: {
@@ -99,7 +99,7 @@ async function requirementsOf(parsed: ParsedArgs): Promise<Requirement[]> {
     throw cause;
   }
   throw new UsageError(
-    parsed.given("requirements")
+    parsed.has("requirements")
       ? `${parsed.values("requirements").join(" and ")} lists no packages`
       : "Specify packages: ipybox install PACKAGE… or -r FILE",
   );

@@ -1,4 +1,3 @@
-import type { ApprovalRequest } from "../approval/request.ts";
 import { ConfigError, McpConnectionError, ToolCallError } from "../base/errors.ts";
 import { ToolRunner } from "../calls/runner.ts";
 import type { LoginOptions } from "../mcp/oauth/login.ts";
@@ -6,7 +5,7 @@ import type { HttpServerParams } from "../mcp/params.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
 import type { ServerRegistry } from "../servers/registry.ts";
 import { requireServerName, unknownServer, WORKSPACE, workspaceOf } from "./shared.ts";
-import { TerminalApprover } from "./terminal/approver.ts";
+import { askAtTerminal } from "./terminal/answerer.ts";
 import { printable } from "./terminal/columns.ts";
 
 export function loginAt(io: CommandIo): LoginOptions {
@@ -24,7 +23,7 @@ export function loginAt(io: CommandIo): LoginOptions {
   };
 }
 
-export const login: Command = {
+export const command: Command = {
   usage: "NAME [OPTIONS]",
   positional: { min: 1, max: 1 },
   options: { workspace: WORKSPACE },
@@ -60,7 +59,8 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     },
   });
   requireRemote(name, runner.registry);
-  using _approver = runner.channel.attach((request) => decide(request, io));
+  const { decide } = askAtTerminal(io, "`ipybox trust --yes` accepts the server");
+  using _approver = runner.channel.attach(decide);
   // Some servers require the login only here.
   const tools = await runner.listTools(name, io.signal).catch((error: unknown) => {
     const cause = error instanceof ToolCallError ? error.cause : undefined;
@@ -69,12 +69,6 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   if (asked) io.out(`${name}: logged in, ${tools.length} tools\n`);
   else io.err(`${name} does not require a login`);
   return EXIT.ok;
-}
-
-async function decide(request: ApprovalRequest, io: CommandIo): Promise<void> {
-  if (io.interactive) return await new TerminalApprover(io, "").decide(request);
-  const reason = "there is no terminal to ask on";
-  request.withdraw({ accepted: false, type: "approval_unavailable", reason });
 }
 
 /** Ensures that a server is registered and can have a login. */

@@ -6,7 +6,7 @@ import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.t
 import { requireRemote } from "./login.ts";
 import { requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
-export const logout: Command = {
+export const command: Command = {
   usage: "NAME [OPTIONS]",
   positional: { min: 1, max: 1 },
   options: { workspace: WORKSPACE },

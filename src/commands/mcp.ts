@@ -7,7 +7,14 @@ import { McpServer } from "../mcp_server/mcp_server.ts";
 import type { McpHttpServerOptions } from "../mcp_server/option_keys.ts";
 import type { McpServerOptions, SessionOptions } from "../mcp_server/session.ts";
 import type { StdioServer } from "../mcp_server/stdio.ts";
-import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from "./command.ts";
+import {
+  type Command,
+  type CommandIo,
+  EXIT,
+  type OptionSpec,
+  type ParsedArgs,
+  UsageError,
+} from "./command.ts";
 import {
   APPROVE,
   APPROVE_SHELL,
@@ -23,13 +30,56 @@ import { ifPresent } from "../files/safe.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { projectWorkspace } from "../sandbox/workspace.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
-import { WorkspaceSettings } from "./mcp_settings.ts";
+import { workspaceSettings } from "./mcp_settings.ts";
 import { workspaceOf } from "./shared.ts";
 import { readTokenFile } from "./token_file.ts";
 
 const SHARES = ["read-only"] as const;
 
-export const mcp: Command = {
+/** Options that need `--http`. */
+const HTTP_ONLY: Readonly<Record<string, OptionSpec>> = {
+  host: { value: "HOST", help: "With --http, the address to listen on (default: 127.0.0.1)" },
+  "allow-host": {
+    value: "NAME",
+    many: true,
+    help: "With --http, another host name that clients may use",
+  },
+  "token-file": {
+    value: "FILE",
+    help:
+      "With --http, the clients' bearer tokens, one per line, after which sessions=N and placement=WHERE can follow (default: one is generated)",
+  },
+  "no-token": { help: "With --http on 127.0.0.1: no token; any local program can connect" },
+  "max-sessions": {
+    value: "N",
+    help:
+      "With --http, concurrent sessions, shared equally among tokens that have no sessions=N (default: 8)",
+  },
+  pool: {
+    value: "N",
+    help: "With --http, sessions to keep ready for new clients, 70 MB each (default: 0)",
+  },
+  "allow-registrations": {
+    help:
+      "With --http, let clients register servers, which run outside the sandbox with your access",
+  },
+  "session-idle": {
+    value: "SECONDS",
+    help: "With --http, close a session after this idle time (default: 3600)",
+  },
+  durable: {
+    help:
+      "With --http, sessions outlive the server: clients find them again when it is restarted; needs --token-file or --no-token",
+  },
+  "share-workspace": {
+    value: "HOW",
+    choices: SHARES,
+    help:
+      "With --http, `read-only` lets sessions read the workspace's files, except secrets, at their absolute paths",
+  },
+};
+
+export const command: Command = {
   usage: "[OPTIONS]",
   options: {
     approve: {
@@ -45,45 +95,7 @@ export const mcp: Command = {
         "Continue the session of this name, or begin it; a restarted client finds its variables for a day",
     },
     http: { value: "PORT", help: "Serve over HTTP on this port instead (0: any free port)" },
-    host: { value: "HOST", help: "With --http, the address to listen on (default: 127.0.0.1)" },
-    "allow-host": {
-      value: "NAME",
-      many: true,
-      help: "With --http, another host name that clients may use",
-    },
-    "token-file": {
-      value: "FILE",
-      help:
-        "With --http, the clients' bearer tokens, one per line, after which sessions=N and placement=WHERE can follow (default: one is generated)",
-    },
-    "no-token": { help: "With --http on 127.0.0.1: no token; any local program can connect" },
-    "max-sessions": {
-      value: "N",
-      help:
-        "With --http, concurrent sessions, shared equally among tokens that have no sessions=N (default: 8)",
-    },
-    pool: {
-      value: "N",
-      help: "With --http, sessions to keep ready for new clients, 70 MB each (default: 0)",
-    },
-    "allow-registrations": {
-      help:
-        "With --http, let clients register servers, which run outside the sandbox with your access",
-    },
-    "session-idle": {
-      value: "SECONDS",
-      help: "With --http, close a session after this idle time (default: 3600)",
-    },
-    durable: {
-      help:
-        "With --http, sessions outlive the server: clients find them again when it is restarted; needs --token-file or --no-token",
-    },
-    "share-workspace": {
-      value: "HOW",
-      choices: SHARES,
-      help:
-        "With --http, `read-only` lets sessions read the workspace's files, except secrets, at their absolute paths",
-    },
+    ...HTTP_ONLY,
     ...SESSION,
     placement: PLACEMENT,
     project: {
@@ -125,11 +137,11 @@ const FAREWELL_MS = 10_000;
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const project = await projectOf(parsed);
-  const workspace = project === undefined || parsed.given("workspace")
+  const workspace = project === undefined || parsed.has("workspace")
     ? await workspaceOf(parsed)
     : await projectWorkspace(project);
-  const overHttp = parsed.given("http");
-  const settings = new WorkspaceSettings(parsed, workspace, io);
+  const overHttp = parsed.has("http");
+  const settings = workspaceSettings(parsed, workspace, io);
   // On stdio, the session warns of what does not count once its client's user was asked.
   const approval = await settings.approval(overHttp ? io.log : silentLogger);
   const kernel = kernelOptions(parsed, io, workspace);
@@ -214,7 +226,7 @@ async function httpOf(
 ): Promise<McpHttpServerOptions | undefined> {
   const port = parsed.value("http");
   if (port === undefined) {
-    const lost = HTTP_ONLY.find((name) => parsed.given(name));
+    const lost = Object.keys(HTTP_ONLY).find((name) => parsed.has(name));
     if (lost !== undefined) throw new UsageError(`Option --${lost} needs --http`);
     return undefined;
   }
@@ -223,7 +235,7 @@ async function httpOf(
   }
   const hostname = parsed.value("host") ?? "127.0.0.1";
   const durable = parsed.has("durable");
-  if (durable && !parsed.given("token-file") && !parsed.has("no-token")) {
+  if (durable && !parsed.has("token-file") && !parsed.has("no-token")) {
     throw new UsageError(
       "Option --durable needs --token-file or --no-token: sessions belong to a token, and a " +
         "restarted server would generate another one",
@@ -248,19 +260,6 @@ function poolOf(parsed: ParsedArgs): McpHttpServerOptions["pool"] {
   if (size === undefined || /^\d{1,4}$/.test(size)) return { size: Number(size ?? 0) };
   throw new UsageError(`Option --pool needs a whole number: received "${size}"`);
 }
-
-const HTTP_ONLY = [
-  "host",
-  "allow-host",
-  "token-file",
-  "no-token",
-  "max-sessions",
-  "pool",
-  "allow-registrations",
-  "durable",
-  "session-idle",
-  "share-workspace",
-] as const;
 
 async function tokensOf(
   parsed: ParsedArgs,
@@ -298,7 +297,7 @@ async function checkTokenFile(
       `Option --token-file: ${file} is in ${where} shows to code; move it to another folder`,
     );
   };
-  if (parsed.given("share-workspace")) {
+  if (parsed.has("share-workspace")) {
     refuseIn(await Deno.realPath(workspace), "the workspace, which --share-workspace");
   }
   if (project !== undefined) refuseIn(project, "the project, which --project");

@@ -17,6 +17,7 @@ import {
 import { during } from "../base/stages.ts";
 import { isUnwritable, variablesOf } from "../files/user_folders.ts";
 import {
+  type Command,
   type CommandEntry,
   type CommandIo,
   EXIT,
@@ -33,109 +34,55 @@ import { traceStartup, withoutTrace } from "./timings.ts";
 
 const HELP: ReadonlySet<string> = new Set(["--help", "-h"]);
 
-/** All commands, in the order of the help. They are imported when called. */
-export const COMMANDS: Readonly<Record<string, CommandEntry>> = {
-  demo: {
-    summary: "Try ipybox: register a server, run code, approve a tool call",
-    load: async () => (await import("./demo.ts")).demo,
-  },
-  setup: {
-    summary: "Install what ipybox needs on this machine",
-    load: async () => (await import("./setup.ts")).setup,
-  },
-  doctor: {
-    summary: "Report what works, what is missing and how to fix it",
-    load: async () => (await import("./doctor.ts")).doctor,
-  },
-  register: {
-    summary: "Register an MCP server and generate its Python API",
-    load: async () => (await import("./register.ts")).register,
-  },
-  servers: {
-    summary: "List the registered MCP servers",
-    load: async () => (await import("./servers.ts")).servers,
-  },
-  unregister: {
-    summary: "Remove an MCP server and its Python API",
-    load: async () => (await import("./unregister.ts")).unregister,
-  },
-  trust: {
-    summary: "Show and accept new or changed settings of a workspace",
-    load: async () => (await import("./trust.ts")).trust,
-  },
-  login: {
-    summary: "Log in to a registered remote MCP server",
-    load: async () => (await import("./login.ts")).login,
-  },
-  logout: {
-    summary: "Log out of a remote MCP server",
-    load: async () => (await import("./logout.ts")).logout,
-  },
-  tools: {
-    summary: "List or search the tools of the registered servers",
-    load: async () => (await import("./tools.ts")).tools,
-  },
-  show: {
-    summary: "Print the Python API of a tool",
-    load: async () => (await import("./show.ts")).show,
-  },
-  run: {
-    summary: "Execute a code action",
-    load: async () => (await import("./run.ts")).run,
-  },
-  attach: {
-    summary: "Continue with the code of a detached session",
-    load: async () => (await import("./attach.ts")).attach,
-  },
-  sessions: {
-    summary: "List, show or end sessions that outlive their program",
-    load: async () => (await import("./sessions.ts")).sessions,
-  },
-  repl: {
-    summary: "Run code in an interactive session",
-    load: async () => (await import("./repl.ts")).repl,
-  },
-  install: {
-    summary: "Install Python packages for a workspace's code",
-    load: async () => (await import("./install.ts")).install,
-  },
-  packages: {
-    summary: "List or remove a workspace's Python packages",
-    load: async () => (await import("./packages.ts")).packages,
-  },
-  where: {
-    summary: "Print where ipybox keeps its files about a workspace",
-    load: async () => (await import("./where.ts")).where,
-  },
-  clean: {
-    summary: "Remove leftovers of old processes, sessions and workspaces",
-    load: async () => (await import("./clean.ts")).clean,
-  },
-  actions: {
-    summary: "List, show, check and run saved code actions",
-    load: async () => (await import("./actions/actions.ts")).actions,
-  },
-  mcp: {
-    summary: "Serve code execution to MCP clients",
-    load: async () => (await import("./mcp.ts")).mcp,
-  },
-  approvals: {
-    summary: "Answer the approval requests of running MCP sessions",
-    load: async () => (await import("./approvals.ts")).approvals,
-  },
-  policy: {
-    summary: "Write, test and explain the rules that decide on calls",
-    load: async () => (await import("./policy.ts")).policy,
-  },
-  audit: {
-    summary: "Show or verify the log of tool calls and decisions",
-    load: async () => (await import("./audit.ts")).audit,
-  },
-  completion: {
-    summary: "Print a script that completes ipybox's command line in your shell",
-    load: async () => (await import("./completion.ts")).completionOf(COMMANDS, OPTIONS),
-  },
+/** The commands in the order of the help, each with its summary and its module, imported when called. */
+const MODULES: Readonly<Record<string, readonly [string, () => Promise<CommandModule>]>> = {
+  demo: ["Try ipybox: register a server, run code, approve a tool call", () => import("./demo.ts")],
+  setup: ["Install what ipybox needs on this machine", () => import("./setup.ts")],
+  doctor: ["Report what works, what is missing and how to fix it", () => import("./doctor.ts")],
+  register: ["Register an MCP server and generate its Python API", () => import("./register.ts")],
+  servers: ["List the registered MCP servers", () => import("./servers.ts")],
+  unregister: ["Remove an MCP server and its Python API", () => import("./unregister.ts")],
+  trust: ["Show and accept new or changed settings of a workspace", () => import("./trust.ts")],
+  login: ["Log in to a registered remote MCP server", () => import("./login.ts")],
+  logout: ["Log out of a remote MCP server", () => import("./logout.ts")],
+  tools: ["List or search the tools of the registered servers", () => import("./tools.ts")],
+  show: ["Print the Python API of a tool", () => import("./show.ts")],
+  run: ["Execute a code action", () => import("./run.ts")],
+  attach: ["Continue with the code of a detached session", () => import("./attach.ts")],
+  sessions: [
+    "List, show or end sessions that outlive their program",
+    () => import("./sessions.ts"),
+  ],
+  repl: ["Run code in an interactive session", () => import("./repl.ts")],
+  install: ["Install Python packages for a workspace's code", () => import("./install.ts")],
+  packages: ["List or remove a workspace's Python packages", () => import("./packages.ts")],
+  where: ["Print where ipybox keeps its files about a workspace", () => import("./where.ts")],
+  clean: ["Remove leftovers of old processes, sessions and workspaces", () => import("./clean.ts")],
+  actions: ["List, show, check and run saved code actions", () => import("./actions/actions.ts")],
+  mcp: ["Serve code execution to MCP clients", () => import("./mcp.ts")],
+  approvals: [
+    "Answer the approval requests of running MCP sessions",
+    () => import("./approvals.ts"),
+  ],
+  policy: ["Write, test and explain the rules that decide on calls", () => import("./policy.ts")],
+  audit: ["Show or verify the log of tool calls and decisions", () => import("./audit.ts")],
+  completion: ["Print a script that completes ipybox's command line in your shell", async () => {
+    const { completionOf } = await import("./completion.ts");
+    return { command: completionOf(COMMANDS, OPTIONS) };
+  }],
 };
+
+interface CommandModule {
+  readonly command: Command;
+}
+
+/** All commands, in the order of the help. They are imported when called. */
+export const COMMANDS: Readonly<Record<string, CommandEntry>> = Object.fromEntries(
+  Object.entries(MODULES).map(([name, [summary, load]]) => [
+    name,
+    { summary, load: async () => (await load()).command },
+  ]),
+);
 
 /** The options without a command. */
 export const OPTIONS: Readonly<Record<string, OptionSpec>> = {
@@ -149,7 +96,7 @@ export async function runCommandLine(
   version: string,
 ): Promise<number> {
   const own = withoutTrace(args);
-  using _trace = own.length < args.length ? await traceStartup(io) : undefined;
+  using _trace = own.length < args.length ? traceStartup(io) : undefined;
   const [name, ...rest] = own;
   try {
     if (name === undefined || name === "help" || name === "--help" || name === "-h") {
@@ -269,34 +216,17 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
   return EXIT.failed;
 }
 
-/** Says whose workspace it is, or how to move a folder of the user's, as `HOME` may be `/` in a container. */
+/** How to use other folders than those of an error; `HOME` may be `/` in a container. */
 function unwritableFix(error: Error): string {
   const isUnusable = isUnwritable(error) || error instanceof Deno.errors.NotADirectory;
   const path = isUnusable ? /'([^']+)'$/.exec(error.message)?.[1] : undefined;
-  const state = /^(.*\/\.ipybox)\//.exec(path ?? "")?.[1];
-  if (state !== undefined) return foreignState(state);
-  const variables = path === undefined ? [] : variablesOf(path);
+  if (path === undefined) return "";
+  const state = /^(.*\/\.ipybox)\//.exec(path)?.[1];
+  if (state !== undefined) return `; choose another folder with --workspace, or remove ${state}`;
+  const variables = variablesOf(path);
   return variables.length === 0
     ? ""
     : `; set ${variables.join(" or ")} to a folder that you can write to`;
-}
-
-/** The fix for the `.ipybox` of another user. */
-function foreignState(state: string): string {
-  const uid = ownerOf(state);
-  if (uid === undefined || uid === Deno.uid()) return "";
-  return `; ${state} belongs to ${
-    uid === 0 ? "root" : `user ${uid}`
-  }, who used this folder as workspace: ` +
-    "remove it, choose another folder with --workspace, or run `ipybox mcp --project .`, which only reads here";
-}
-
-function ownerOf(path: string): number | null | undefined {
-  try {
-    return Deno.lstatSync(path).uid;
-  } catch {
-    return undefined; // a folder above is closed, too
-  }
 }
 
 /** Problems of the machine: full, read-only and broken disks, too many files. */

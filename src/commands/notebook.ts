@@ -2,6 +2,7 @@
 import { z } from "zod";
 import type { Output } from "../kernel/outputs.ts";
 import { messageOf } from "../base/message_of.ts";
+import { problemLines } from "../json/problems.ts";
 import { UsageError } from "./command.ts";
 
 /** A cell that was run. */
@@ -17,29 +18,18 @@ export function isNotebook(path: string): boolean {
 }
 
 const source = z.union([z.string(), z.array(z.string()).transform((lines) => lines.join(""))]);
-const otherCell = z.object({ cell_type: z.string().refine((type) => type !== "code") })
-  .transform(() => undefined);
-const cells = z.array(z.union([
+const cell = z.union([
   z.object({ cell_type: z.literal("code"), source }).transform(({ source }) => source),
-  otherCell,
-]));
-/** Code cells in the way of format 3, which is that of IPython before 2015. */
-const oldCells = z.array(z.union([
-  z.object({ cell_type: z.literal("code"), input: source }).transform(({ input }) => input),
-  otherCell,
-]));
-const metadata = z.object({
-  kernelspec: z.object({ language: z.string().optional() }).optional(),
-  language_info: z.object({ name: z.string().optional() }).optional(),
-}).optional();
-const notebook = z.discriminatedUnion("nbformat", [
-  z.object({ nbformat: z.literal(4), cells, metadata }),
-  z.object({ nbformat: z.literal(3), worksheets: z.array(z.object({ cells: oldCells })) })
-    .transform(({ worksheets }) => ({
-      cells: worksheets.flatMap(({ cells }) => cells),
-      metadata: undefined,
-    })),
+  z.object({ cell_type: z.string().refine((type) => type !== "code") }).transform(() => ""),
 ]);
+const notebook = z.object({
+  nbformat: z.literal(4, "it needs nbformat 4, which `jupyter nbconvert --to notebook` writes"),
+  cells: z.array(cell),
+  metadata: z.object({
+    kernelspec: z.object({ language: z.string().optional() }).optional(),
+    language_info: z.object({ name: z.string().optional() }).optional(),
+  }).optional(),
+});
 
 /** The code cells of a notebook in order. `path` is its name in errors. */
 export function codeCellsOf(text: string, path: string): string[] {
@@ -51,21 +41,14 @@ export function codeCellsOf(text: string, path: string): string[] {
   }
   const { data, error } = notebook.safeParse(json);
   if (data === undefined) {
-    const [issue] = error.issues;
-    const place = issue === undefined || issue.path.length === 0
-      ? ""
-      : ` at ${issue.path.join(".")}`;
-    const what = issue?.code === "invalid_union" && issue.path.at(-1) === "nbformat"
-      ? "it needs nbformat 3 or 4"
-      : issue?.message ?? "";
-    throw new UsageError(`"${path}" is not a notebook that can run: ${what}${place}`);
+    throw new UsageError(`"${path}" is not a notebook that can run:\n${problemLines(error)}`);
   }
   const { kernelspec, language_info } = data.metadata ?? {};
   const language = language_info?.name ?? kernelspec?.language ?? "python";
   if (!/^(i?python\d?)$/i.test(language)) {
     throw new UsageError(`"${path}" is a notebook in ${language}: only Python can run`);
   }
-  return data.cells.flatMap((code) => code === undefined || code.trim() === "" ? [] : [code]);
+  return data.cells.filter((code) => code.trim() !== "");
 }
 
 /** Writes cells as a notebook of format 4.5. */
@@ -94,18 +77,11 @@ function outputOf(output: Output, count: number): Record<string, unknown> {
     case "stream":
       return { output_type: "stream", name: output.name, text: output.text };
     case "execute_result":
-      return {
-        output_type: "execute_result",
-        execution_count: count,
-        data: textsIn(output.data),
-        metadata: output.metadata,
-      };
-    case "display_data":
-      return {
-        output_type: "display_data",
-        data: textsIn(output.data),
-        metadata: output.metadata,
-      };
+    case "display_data": {
+      const { type, data, metadata } = output;
+      const counted = type === "execute_result" ? { execution_count: count } : {};
+      return { output_type: type, ...counted, data: textsIn(data), metadata };
+    }
     case "error": {
       const { ename, evalue, traceback } = output;
       return { output_type: "error", ename, evalue, traceback };

@@ -13,7 +13,7 @@ import { normalized } from "../python/requirement.ts";
 import { type InstalledPackage, listPackages } from "../python/packages.ts";
 import { packagesOf } from "./install.ts";
 
-export const packages: Command = {
+export const command: Command = {
   usage: "[OPTIONS]\nremove NAME… [OPTIONS]",
   positional: { max: Infinity },
   options: {

@@ -31,7 +31,7 @@ import { edit, init, warningsOf } from "./policy_file.ts";
 import { printable } from "./terminal/columns.ts";
 import { mcptoolsOf, WORKSPACE, workspaceOf } from "./shared.ts";
 
-export const policy: Command = {
+export const command: Command = {
   usage: [
     "init [PRESET] [OPTIONS]",
     "edit [OPTIONS]",
@@ -99,7 +99,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     return await forgetConsents(workspace, io, { ids: rest, all: parsed.has("all") });
   }
   if (action === "init" || action === "edit") {
-    if (parsed.given("file")) {
+    if (parsed.has("file")) {
       throw new UsageError(`${action} is for the policy of the workspace: it takes no --file`);
     }
     if (action === "init") return await init(workspace, rest[0] ?? "reads", io);

@@ -45,7 +45,7 @@ const OAUTH_OPTIONS: Readonly<Record<string, OptionSpec>> = {
 
 const TYPES = ["streamable_http", "sse"] as const;
 
-export const register: Command = {
+export const command: Command = {
   usage: "NAME [OPTIONS] -- COMMAND [ARGUMENTS]\nNAME --url URL [OPTIONS]\n--from FILE [OPTIONS]",
   positional: { max: 1 },
   rest: "the server's command goes",
@@ -336,7 +336,7 @@ function remoteServer(parsed: ParsedArgs, url: string): ServerParams {
 }
 
 function refuse(parsed: ParsedArgs, kind: string, ...options: string[]): void {
-  const wrong = options.find((option) => parsed.given(option));
+  const wrong = options.find((option) => parsed.has(option));
   if (wrong !== undefined) throw new UsageError(`Option --${wrong} cannot be used with ${kind}`);
 }
 

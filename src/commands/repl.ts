@@ -14,6 +14,7 @@ import {
   PLACEMENT,
   SESSION,
   sessionNameOf,
+  TIMEOUT,
 } from "./executor_options.ts";
 import { printable } from "./terminal/columns.ts";
 import { IMAGES, picturesOf } from "./terminal/pictures.ts";
@@ -22,15 +23,12 @@ import { ReplSession } from "./repl/session.ts";
 import { isNotebook, notebookOf, type RunCell } from "./notebook.ts";
 import { workspaceOf } from "./shared.ts";
 
-export const repl: Command = {
+export const command: Command = {
   usage: "[OPTIONS]",
   options: {
     approve: APPROVE,
     "approve-shell": APPROVE_SHELL,
-    timeout: {
-      value: "SECONDS",
-      help: "Stop a cell after this time, not counting approvals and server starts",
-    },
+    timeout: TIMEOUT,
     images: IMAGES,
     session: {
       value: "NAME",

@@ -12,7 +12,7 @@ import { readUserFile, workspaceOf } from "./shared.ts";
 import { askAtTerminal } from "./terminal/answerer.ts";
 import { picturesOf } from "./terminal/pictures.ts";
 
-export const run: Command = {
+export const command: Command = {
   usage:
     "FILE [OPTIONS] [-- ARGS…]\n-c CODE [OPTIONS] [-- ARGS…]\n- [OPTIONS] [-- ARGS…]   (the code comes from stdin)",
   positional: { max: 1 },
@@ -43,14 +43,14 @@ export const run: Command = {
     "  ipybox run long.py --detach",
     "  ipybox run report.ipynb",
   ].join("\n"),
-  run: runCommand,
+  run,
 };
 
 /** Makes tracebacks of the next execution name its file. */
 const NAME_NEXT =
   `__import__("ipybox_runtime.kernel.cell_source").kernel.cell_source.name_next(get_ipython(), __file__)`;
 
-async function runCommand(parsed: ParsedArgs, io: CommandIo): Promise<number> {
+async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const timeoutMs = parsed.milliseconds("timeout");
   const workspace = await workspaceOf(parsed);
   const detach = parsed.has("detach");
@@ -108,8 +108,7 @@ export function followOptions(
   const asked = askAtTerminal(io, "--page asks in a browser, --approve allow allows calls");
   const options = { io, json: parsed.has("json"), exits: true, ...asked };
   if (!parsed.has("page")) return options;
-  const page = new PageApprover(io, executor.page);
-  const decide = (request: PersonRequest) => page.decide(request);
+  const decide = askOnPage(io, executor.page);
   return { ...options, decide, answer: decide };
 }
 
@@ -156,26 +155,16 @@ async function readScript(file: string, workspace: string): Promise<string> {
   );
 }
 
-/** Asks the person at the approval page, who need not be at a terminal. */
-class PageApprover {
-  readonly #io: CommandIo;
-  readonly #page: ApprovalPage;
-  readonly #link: PageLink;
-
-  constructor(io: CommandIo, page: ApprovalPage) {
-    this.#io = io;
-    this.#page = page;
-    this.#link = new PageLink(page, (link) => io.err(`Approvals: ${link}`));
-    this.#link.refresh();
-  }
-
-  /** Leaves a request to the page, with a new link if the previous one has expired. */
-  async decide(request: PersonRequest): Promise<void> {
-    this.#link.refresh();
-    await this.#page.decide(request);
+/** Asks the person at the approval page, with a new link whenever the previous one has expired. */
+function askOnPage(io: CommandIo, page: ApprovalPage): (request: PersonRequest) => Promise<void> {
+  const link = new PageLink(page, (link) => io.err(`Approvals: ${link}`));
+  link.refresh();
+  return async (request) => {
+    link.refresh();
+    await page.decide(request);
     const response = await request.response;
     if ("action" in response && response.action !== "accept") {
-      this.#io.err(`Not answered: ${request}`); // of calls, code learns
+      io.err(`Not answered: ${request}`); // of calls, code learns
     }
-  }
+  };
 }

@@ -8,7 +8,7 @@ import { printable } from "./terminal/columns.ts";
 import { type Command, type CommandIo, EXIT, type ParsedArgs, printTable } from "./command.ts";
 import { mcptoolsOf, REGISTER_AGAIN, WORKSPACE, workspaceOf } from "./shared.ts";
 
-export const servers: Command = {
+export const command: Command = {
   usage: "[OPTIONS]",
   options: {
     json: { help: "Print the servers as JSON, in the usual mcpServers format" },

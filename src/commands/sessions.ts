@@ -20,7 +20,7 @@ import {
 import { WORKSPACE, workspaceOf } from "./shared.ts";
 import { ago, printable } from "./terminal/columns.ts";
 
-export const sessions: Command = {
+export const command: Command = {
   usage: "[OPTIONS]\nshow ID… [OPTIONS]\nend ID… [OPTIONS]",
   positional: { max: Infinity },
   options: {
@@ -52,7 +52,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   if (what === "list" ? ids.length > 0 : !["show", "end"].includes(what) || ids.length === 0) {
     throw new UsageError("Specify `show` or `end` and the ids of sessions, or nothing");
   }
-  const workspace = parsed.given("workspace") ? await workspaceOf(parsed) : undefined;
+  const workspace = parsed.has("workspace") ? await workspaceOf(parsed) : undefined;
   const listed = await listSessions(what === "list" ? workspace : undefined);
   const unknown = ids.find((id) => !listed.some((session) => session.id === id));
   if (unknown !== undefined) {
@@ -170,22 +170,43 @@ async function waitingIn(
 const MAX_WAITING = 3;
 const MAX_SHOWN = 100;
 
-function rowsOf(session: Described): [string, string][] {
-  const { id, name, workspace, where, startedAt, error, wentOn, waiting } = session;
-  const rows: [string, string | undefined][] = [
-    ["session", id],
-    ["name", name],
+/** Facts about a session, with at most so many waiting calls. */
+function factsOf(session: Described, most: number): [label: string, text: string][] {
+  const { name, workspace, where, startedAt, state, error, wentOn, waiting } = session;
+  const isWaiting = waiting.length > 0;
+  const facts: [string, string | undefined][] = [
     ["state", stateOf(session)],
+    ["name", name],
     ["workspace", workspace],
     ["runs at", where],
     ["started", startedAt],
     ["problem", error],
-    ["code", wentOn ? "ran when its program left, and may be waiting for you" : undefined],
-    ...waiting.slice(0, MAX_SHOWN).map((call): [string, string] => ["waits", waitingText(call)]),
-    ["waits", waiting.length > MAX_SHOWN ? "more calls" : undefined],
-    ["decide", waiting.length > 0 && session.state === "detached" ? askerOf(session) : undefined],
+    [
+      "code",
+      wentOn && !isWaiting ? "ran when its program left, and may be waiting for you" : undefined,
+    ],
+    ...waiting.slice(0, most).map((call): [string, string] => ["waits", waitingText(call)]),
+    ["waits", waiting.length > most ? "more calls wait" : undefined],
+    ["decide", isWaiting && state === "detached" ? askerOf(session) : undefined],
   ];
-  return rows.flatMap(([label, text]) => text === undefined ? [] : [[label, printable(text)]]);
+  return facts.flatMap(([label, text]) => text === undefined ? [] : [[label, printable(text)]]);
+}
+
+function rowsOf(session: Described): [string, string][] {
+  return [["session", session.id], ...factsOf(session, MAX_SHOWN)];
+}
+
+/** The words before facts that a line gives in place of their labels. */
+const LEADS: Readonly<Record<string, string>> = {
+  name: "named ",
+  workspace: "in ",
+  "runs at": "at ",
+  code: "code ",
+};
+
+function lineOf(session: Described): string {
+  return factsOf(session, MAX_WAITING).filter(([label]) => label !== "started")
+    .map(([label, text]) => (LEADS[label] ?? "") + text).join("; ");
 }
 
 function stateOf({ state, detachedSeconds }: Described): string {
@@ -206,22 +227,4 @@ function askerOf({ id, isOfClient }: Described): string {
 function clip(name: string): string {
   const shown = visible(name); // on one line
   return shown.length > 60 ? `${shown.slice(0, 60)}…` : shown;
-}
-
-function lineOf(session: Described): string {
-  const { name, workspace, where, state, error, wentOn, waiting } = session;
-  const parts = [
-    stateOf(session),
-    ...(name === undefined ? [] : [`named ${name}`]),
-    ...(workspace === undefined ? [] : [`in ${workspace}`]),
-    ...(where === undefined ? [] : [`at ${where}`]),
-    ...(error === undefined ? [] : [error]),
-    ...waiting.slice(0, MAX_WAITING).map(waitingText),
-    ...(waiting.length > MAX_WAITING ? ["more calls wait"] : []),
-    ...(waiting.length === 0 && wentOn
-      ? ["code ran when its program left, and may be waiting for you"]
-      : []),
-    ...(waiting.length > 0 && state === "detached" ? [askerOf(session)] : []),
-  ];
-  return printable(parts.join("; "));
 }

@@ -31,7 +31,7 @@ export const DATA_PACKAGES: readonly string[] = [
   ...["openpyxl", "pyarrow", "requests", "beautifulsoup4"],
 ];
 
-export const setup: Command = {
+export const command: Command = {
   usage: "[OPTIONS]",
   options: {
     yes: { short: "y", help: "Install system packages with sudo if it needs no password" },

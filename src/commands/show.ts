@@ -8,7 +8,7 @@ import { type Command, type CommandIo, EXIT, type ParsedArgs, UsageError } from 
 import { printable } from "./terminal/columns.ts";
 import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
-export const show: Command = {
+export const command: Command = {
   usage: "SERVER.TOOL [OPTIONS]",
   positional: { min: 1, max: 1 },
   options: { workspace: WORKSPACE },

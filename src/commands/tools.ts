@@ -24,7 +24,7 @@ import {
 } from "./shared.ts";
 import { printable } from "./terminal/columns.ts";
 
-export const tools: Command = {
+export const command: Command = {
   usage: "[QUERY…] [OPTIONS]\n--learn SERVER [OPTIONS]",
   positional: { max: Infinity },
   options: {

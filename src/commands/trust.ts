@@ -13,7 +13,7 @@ import { askAbout, RefusedError, type WaitingSetting } from "./setting_question.
 import { workspaceAt } from "./shared.ts";
 import { printable } from "./terminal/columns.ts";
 
-export const trust: Command = {
+export const command: Command = {
   usage: "[DIR] [OPTIONS]\n--list",
   positional: { max: 1 },
   options: {
@@ -41,7 +41,7 @@ export const trust: Command = {
 };
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
-  const [one, ...others] = Object.keys(trust.options).filter((name) => parsed.has(name));
+  const [one, ...others] = Object.keys(command.options).filter((name) => parsed.has(name));
   if (one !== undefined) parsed.refuseBeside(one, others);
   if (parsed.has("list")) return await list(io);
   const [folder = "."] = parsed.positional;

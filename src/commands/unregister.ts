@@ -4,7 +4,7 @@ import { type Command, type CommandIo, EXIT, type ParsedArgs } from "./command.t
 import { endLogin } from "./logout.ts";
 import { mcptoolsOf, requireServerName, unknownServer, WORKSPACE, workspaceOf } from "./shared.ts";
 
-export const unregister: Command = {
+export const command: Command = {
   usage: "NAME [OPTIONS]",
   positional: { min: 1, max: 1 },
   options: { workspace: WORKSPACE },

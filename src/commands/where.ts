@@ -14,7 +14,7 @@ import {
 import { outputColumns, printable } from "./terminal/columns.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
 
-export const where: Command = {
+export const command: Command = {
   usage: "[OPTIONS]",
   options: {
     adopt: { value: "OLD", help: "Take over the state of a workspace that was at the path OLD" },

@@ -182,20 +182,12 @@ export function truncateMiddle(
   whole: number = text.length,
 ): Truncated {
   if (text.length <= limit) return { text, omitted: 0 };
-  const head = wholeUntil(text, Math.ceil(limit / 2));
-  const tail = wholeFrom(text, text.length - Math.floor(limit / 2));
+  let head = Math.ceil(limit / 2);
+  let tail = text.length - Math.floor(limit / 2);
+  if (isLowSurrogate(text, head)) head--; // the other half goes, too
+  if (isLowSurrogate(text, tail)) tail++;
   const omitted = whole - (head + text.length - tail);
   const note = `[Output truncated: exceeded ${limit} character limit, ` +
     `${omitted} of ${whole} characters omitted here]`;
   return { text: `${text.slice(0, head)}\n\n${note}\n\n${text.slice(tail)}`, omitted };
-}
-
-/** The last cut at or before `index` that splits no surrogate pair. */
-function wholeUntil(text: string, index: number): number {
-  return isLowSurrogate(text, index) ? index - 1 : index;
-}
-
-/** The first cut at or after `index` that splits no surrogate pair. */
-function wholeFrom(text: string, index: number): number {
-  return isLowSurrogate(text, index) ? index + 1 : index;
 }

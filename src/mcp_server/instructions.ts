@@ -7,11 +7,10 @@ export function instructionsFor(session: Pick<Session, "project">): string {
 
 /** Says where code finds the user's files, if it has access to any. */
 export function filesNote({ project }: Pick<Session, "project">): string[] {
+  if (project === undefined) return [];
   return [
-    ...(project === undefined ? [] : [
-      `Code can read the project ${project} by absolute paths, but not write there. It writes to its ` +
-      "working directory, which is elsewhere.",
-    ]),
+    `Code can read the project ${project} by absolute paths, but not write there. It writes to its ` +
+    "working directory, which is elsewhere.",
   ];
 }
 

@@ -64,13 +64,17 @@ export class PageAsker {
   /** Leaves a request to the page; if nobody is there, it is withdrawn, and the reason returned. */
   async decide(request: PersonRequest, isUnasked = false): Promise<string | undefined> {
     let why: string | undefined;
-    await this.#leave(request, (instruction) => {
-      const reason = unasked(isUnasked) + instruction;
+    const refuse = () => {
       const type = "approval_unavailable";
+      why = unasked(isUnasked) + this.#instruction(request);
       if (request instanceof ElicitationRequest) request.answer({ action: "decline" }, type);
-      else request.withdraw({ accepted: false, type, reason });
-      why = reason;
+      else request.withdraw({ accepted: false, type, reason: why });
+    };
+    using _watch = this.#page.onChange((state) => {
+      if (state === "away") refuse();
     });
+    if (await this.#isThere(request)) await request.response;
+    else refuse();
     return why;
   }
 
@@ -84,14 +88,6 @@ export class PageAsker {
       await this.decide(request, isUnasked);
     };
     return await this.#page.ask(call, { signal, approver });
-  }
-
-  async #leave(request: PersonRequest, refuse: (reason: string) => void): Promise<void> {
-    using _watch = this.#page.onChange((state) => {
-      if (state === "away") refuse(this.#instruction(request));
-    });
-    if (await this.#isThere(request)) await request.response;
-    else refuse(this.#instruction(request));
   }
 
   /** Whether somebody has the page open, or opens it in time. */

@@ -37,7 +37,6 @@ export type {
   ServerContext,
   ServerOptions,
   StandardSchemaWithJSON,
-  ToolAnnotations,
   Transport,
   Variables,
 } from "@modelcontextprotocol/server";

@@ -8,7 +8,6 @@ import type {
   RegisteredTool,
   SdkMcpServer,
   ServerContext,
-  ToolAnnotations,
 } from "./sdk.ts";
 import type { Session } from "./session.ts";
 import type { DeclareInput } from "./tool_input.ts";
@@ -28,13 +27,17 @@ export interface ToolRequest extends Omit<ToolHost, "declare"> {
   readonly progress: RequestProgress;
 }
 
+const HINTS = ["readOnly", "destructive", "idempotent", "openWorld"] as const;
+type Hint = typeof HINTS[number];
+
 /** A tool, as clients see it. */
 interface Tool<Arguments> {
   readonly title: string;
   readonly description: string;
   /** Its arguments. Schemas are made when a client asks for them. */
   readonly input: () => z.ZodType<Arguments>;
-  readonly annotations: ToolAnnotations;
+  /** The hints of the protocol that hold for it. */
+  readonly hints: readonly Hint[];
   /** Its first step, in one line. */
   readonly activity?: string;
   /** Whether it works before the kernel has started. */
@@ -45,11 +48,13 @@ interface Tool<Arguments> {
 export function addTool<Arguments>(
   { server, session, declare }: ToolHost,
   name: string,
-  { input, activity, withoutKernel = false, ...shown }: Tool<Arguments>,
+  { input, activity, hints, withoutKernel = false, ...shown }: Tool<Arguments>,
   run: (args: Arguments, request: ToolRequest) => Promise<CallToolResult | InputRequiredResult>,
 ): RegisteredTool {
   return server.registerTool(name, {
     ...shown,
+    // All of them, as clients take different ones for granted.
+    annotations: Object.fromEntries(HINTS.map((name) => [`${name}Hint`, hints.includes(name)])),
     inputSchema: declare(input),
   }, async (args, ctx) => {
     try {

@@ -1,3 +1,5 @@
+/** `@std/cli` by its bare name: its `unicodeWidth`, whose table npm's copy lacks. */
+
 /** Characters without a column: combining marks, format characters, controls, vowels of Hangul syllables. */
 const ZERO = /[\p{Mn}\p{Me}\p{Cf}\p{Cc}\u1160-\u11ff]/u;
 

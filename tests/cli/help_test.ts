@@ -56,6 +56,8 @@ Deno.test("ipybox refuses a command line that it does not understand", async (t)
     ],
     [["run", "-c"], "Option --code needs a value", "ipybox run --help"],
     [["run", "-c", "1", "-c", "2"], "Option --code was given twice", "ipybox run --help"],
+    [["run", "--json=1"], "Option --json takes no value", "ipybox run --help"],
+    [["run", "--timeout", "--json"], "--timeout needs a value: SECONDS", "ipybox run --help"],
     [["run", "-c", "1", "--timeout", "soon"], "a number above 0", "ipybox run --help"],
     [["run", "-c", "1", "--timeout=-1"], "a number above 0", "ipybox run --help"],
     [

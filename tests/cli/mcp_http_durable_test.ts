@@ -156,7 +156,7 @@ Deno.test("ipybox mcp --http --durable: sessions outlive the server", async (t) 
     assertEquals((await scene.ask(ALICE, id))[0], 200);
   });
 
-  await step("those that nobody has asked for yet count, until they have ended", async () => {
+  await step("those that no client has asked for yet count, until they have ended", async () => {
     const second = await scene.join(ALICE);
     const ended = idIn(await second.execute(FOLDER));
     await scene.restart();
@@ -164,10 +164,10 @@ Deno.test("ipybox mcp --http --durable: sessions outlive the server", async (t) 
     await second.call(CELL, { code: "1" });
     await assertRejects(() => scene.join(ALICE), Error, "2 of 4");
     await scene.restart();
-    const other = (await scene.sessions()).find(({ record }) => record?.name === ended);
-    await endDurable(other?.id ?? "");
     await second[Symbol.asyncDispose]();
-    // The server may have attached to it again, as clients reconnect.
+    const other = async () => (await scene.sessions()).find(({ record }) => record?.name === ended);
+    await until("the server continues it", async () => (await other())?.status?.attached === true);
+    await endDurable((await other())?.id ?? "");
     await until("the server hears", async () => (await scene.ask(ALICE, ended))[0] === 404);
     await using third = await scene.join(ALICE);
     const last = idIn(await third.execute(FOLDER));

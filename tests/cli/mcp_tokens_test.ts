@@ -48,10 +48,10 @@ Deno.test("A token has as many sessions as its line says, and the others share t
   await join(ALICE);
   assertStringIncludes(
     await refusal(ALICE),
-    "Your token already has as many sessions as it may have, 1: close one, or ask whoever runs ipybox",
+    "Your token already has its share of the sessions: 1 of 6. Close one, or ask whoever runs ipybox",
   );
   for (let count = 0; count < 3; count++) await join(BOB);
-  assertStringIncludes(await refusal(BOB), "as many sessions as it may have, 3");
+  assertStringIncludes(await refusal(BOB), "its share of the sessions: 3 of 6");
   for (let count = 0; count < 2; count++) await join(CAROL);
   assertStringIncludes(await refusal(CAROL), "its share of the sessions: 2 of 6");
 });

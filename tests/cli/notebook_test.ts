@@ -45,12 +45,6 @@ Deno.test("ipybox run runs a notebook's cells in one session until one fails", a
     "--no-sandbox",
   );
   assertEquals([left.code, left.stdout], [4, "1\n"]);
-
-  const old = {
-    nbformat: 3,
-    worksheets: [{ cells: [{ cell_type: "code", input: ["print('old')"] }] }],
-  };
-  assertEquals((await run(JSON.stringify(old), "--no-sandbox")).stdout, "old\n");
 });
 
 Deno.test("ipybox run says what is wrong with a notebook", async () => {
@@ -59,10 +53,10 @@ Deno.test("ipybox run says what is wrong with a notebook", async () => {
   const kernelspec = { language: "julia", name: "julia-1.9" };
   const cases: readonly (readonly [text: string, says: string])[] = [
     ["print(1)", `"${file}" is not a notebook: Unexpected token`],
-    ["[]", `"${file}" is not a notebook that can run: `],
-    ['{"nbformat": 2}', `"${file}" is not a notebook that can run: it needs nbformat 3 or 4`],
-    ['{"nbformat": 4, "cells": 1}', `"${file}" is not a notebook that can run: `],
-    ['{"nbformat": 4, "cells": [{"cell_type": "code"}]}', ` at cells.0\n`],
+    ["[]", `"${file}" is not a notebook that can run:\n`],
+    ['{"nbformat": 3}', `"${file}" is not a notebook that can run:\n✖ it needs nbformat 4, which`],
+    ['{"nbformat": 4, "cells": 1}', `"${file}" is not a notebook that can run:\n`],
+    ['{"nbformat": 4, "cells": [{"cell_type": "code"}]}', `→ at cells[0]\n`],
     [
       JSON.stringify({ nbformat: 4, cells: [], metadata: { kernelspec } }),
       `"${file}" is a notebook in julia: only Python can run`,

@@ -389,7 +389,7 @@ Deno.test("ipybox runs wherever TMPDIR is", async () => {
 });
 
 testIf(Deno.uid() === 0 && problem === undefined, problem ?? "only root can give folders away", {
-  name: "ipybox says whose a workspace is that another user has used",
+  name: "ipybox names the state of a workspace that another user has used",
   async fn() {
     await using home = await TempFolder.create();
     await using folder = await TempFolder.create();
@@ -402,7 +402,7 @@ testIf(Deno.uid() === 0 && problem === undefined, problem ?? "only root can give
       env: { NEW_HOME: home.path, NO_COLOR: "1", DENO_DIR: await denoDirectory() },
     });
     assertEquals(code, 2, stderr);
-    assertStringIncludes(stderr.replaceAll(/\s+/g, " "), `${state} belongs to root, who used this`);
-    assertStringIncludes(stderr, "ipybox mcp --project .");
+    const fix = `choose another folder with --workspace, or remove ${state}`;
+    assertStringIncludes(stderr.replaceAll(/\s+/g, " "), fix);
   },
 });

@@ -1,12 +1,4 @@
-import {
-  CHECK_TYPES,
-  checkCode,
-  checkedIn,
-  resultIn,
-  runCode,
-  type TypeProblem,
-  typeProblemsIn,
-} from "./action_code.ts";
+import { checkCode, problemsIn, resultIn, runCode } from "./action_code.ts";
 import {
   createAction,
   listActions,
@@ -32,11 +24,12 @@ import {
   executorOptions,
   kernelOptions,
   SESSION,
+  TIMEOUT,
 } from "../executor_options.ts";
 import { printable } from "../../base/log.ts";
 import { workspaceOf } from "../shared.ts";
 
-export const actions: Command = {
+export const command: Command = {
   usage: [
     "[list] [OPTIONS]",
     "new CATEGORY.NAME [OPTIONS]",
@@ -56,10 +49,7 @@ export const actions: Command = {
     json: { help: "Print the result as JSON" },
     approve: APPROVE,
     "approve-shell": APPROVE_SHELL,
-    timeout: {
-      value: "SECONDS",
-      help: "Stop the action after this time, not counting approvals and server starts",
-    },
+    timeout: TIMEOUT,
     ...SESSION,
   },
   notes: [
@@ -89,30 +79,21 @@ async function helpAbout(parsed: ParsedArgs): Promise<string | undefined> {
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const [what = "list", ...names] = parsed.positional;
-  switch (what) {
-    case "list":
-      requireCount(names, 0);
-      return await list(parsed, io);
-    case "new":
-      requireCount(names, 1);
-      return await create(names[0] ?? "", parsed, io);
-    case "show":
-      requireCount(names, 1);
-      return await show(names[0] ?? "", parsed, io);
-    case "check":
-      return await check(names, parsed, io);
-    case "run":
-      requireCount(names, 1);
-      return await runOne(names[0] ?? "", parsed, io);
-    default:
-      throw new UsageError(`Unknown action "${what}": use list, new, show, check or run`);
+  if (what === "check") return await check(names, parsed, io);
+  const act = ON_ONE.get(what);
+  if (act === undefined && what !== "list") {
+    throw new UsageError(`Unknown action "${what}": use list, new, show, check or run`);
   }
+  const unexpected = names[act === undefined ? 0 : 1];
+  if (unexpected !== undefined) throw new UsageError(`Unexpected argument "${unexpected}"`);
+  if (act === undefined) return await list(parsed, io);
+  const [name] = names;
+  if (name === undefined) throw new UsageError("Specify a saved action as CATEGORY.NAME");
+  return await act(name, parsed, io);
 }
 
-function requireCount(names: readonly string[], count: number): void {
-  if (names.length < count) throw new UsageError("Specify a saved action as CATEGORY.NAME");
-  if (names.length > count) throw new UsageError(`Unexpected argument "${names[count]}"`);
-}
+/** What is done with one saved action. */
+const ON_ONE = new Map([["new", create], ["show", show], ["run", runOne]]);
 
 async function list(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const saved = await listActions(await workspaceOf(parsed));
@@ -163,16 +144,7 @@ async function check(
     installer: "command",
     signal: io.signal,
   });
-  const types = parsed.has("no-types") ? [] : await typesIn(executor, io);
-  const problems = await structureOf(saved, executor, io);
-  for (const problem of types) {
-    const name = actionOf(problem);
-    const line = `${problem.file}:${problem.line}: ${problem.message}`;
-    // Parsers are shared, so their problems count for every action.
-    for (const each of name === undefined ? saved.map(({ name }) => name) : [name]) {
-      problems.get(each)?.push(line);
-    }
-  }
+  const problems = await problemsOf(saved, executor, { types: !parsed.has("no-types"), io });
   if (parsed.has("json")) {
     io.out(JSON.stringify(Object.fromEntries(problems), null, 2) + "\n");
   } else {
@@ -194,33 +166,24 @@ function chosen(saved: readonly SavedAction[], names: readonly string[]): readon
   });
 }
 
-/** Imports the actions in the sandbox, where they cannot call anything, and checks their interfaces. */
-async function structureOf(
+/** Imports the actions in the sandbox, where they cannot call anything, and checks interfaces and types. */
+async function problemsOf(
   saved: readonly SavedAction[],
   executor: CodeExecutor,
-  io: CommandIo,
+  { types, io }: { readonly types: boolean; readonly io: CommandIo },
 ): Promise<Map<string, string[]>> {
   const names = saved.map(({ name }) => name);
-  const { outputs } = await executor.execute(checkCode(names), { signal: io.signal });
-  const found = checkedIn(outputs) ?? {};
-  return new Map(names.map((name) => [name, found[name] ?? ["the check ended without output"]]));
-}
-
-/** Checks the types of all actions in the sandbox. Their code does not run. */
-async function typesIn(executor: CodeExecutor, io: CommandIo): Promise<readonly TypeProblem[]> {
-  const { outputs } = await executor.execute(CHECK_TYPES, { signal: io.signal });
-  const found = typeProblemsIn(outputs);
-  if (found) return found;
+  const { outputs } = await executor.execute(checkCode(names, { types }), { signal: io.signal });
+  const found = problemsIn(outputs);
+  if (found !== null) {
+    return new Map(
+      names.map((name) => [name, found?.[name] ?? ["the check ended without output"]]),
+    );
+  }
   throw new EnvironmentNotReadyError(
     "Cannot check types: the type checker ty is not installed beside the Python that runs code",
     "Run `ipybox setup`, or skip types with --no-types",
   );
-}
-
-/** The action that a file belongs to; `undefined` for files that actions share. */
-function actionOf({ file }: TypeProblem): string | undefined {
-  const [, category, name] = /^gentools\/([^/]+)\/([^/]+)\//.exec(file) ?? [];
-  return name === undefined ? undefined : `${category}.${name}`;
 }
 
 async function runOne(name: string, parsed: ParsedArgs, io: CommandIo): Promise<number> {

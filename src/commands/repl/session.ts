@@ -9,32 +9,29 @@ import { abortable, anySignal, settledWithin } from "../../base/signals.ts";
 import type { CodeExecutor } from "../../executor/code_executor.ts";
 import type { TypedCodeOptions } from "../../kernel/typed_code.ts";
 import { runAction, type RunActionOptions } from "../actions/code_action.ts";
-import { type Command, type CommandIo, parseCommandLine, table, UsageError } from "../command.ts";
+import { type Command, parseCommandLine, table, UsageError } from "../command.ts";
 import { showInstallation } from "../install.ts";
 import type { RunCell } from "../notebook.ts";
-import { servers } from "../servers.ts";
+import { command as servers } from "../servers.ts";
 import { printable } from "../../base/log.ts";
 import { terminalSize } from "../../base/terminal.ts";
 import { printableEnd, printableTraceback } from "../terminal/columns.ts";
 import { type EditedText, editText } from "../terminal/editor.ts";
-import { tools } from "../tools.ts";
+import { command as tools } from "../tools.ts";
 import type { InputHistory } from "./input_history.ts";
 import { LineEditor } from "./line_editor.ts";
 import { TypedKeys } from "./typed_keys.ts";
 
-interface ReplSessionOptions {
-  readonly io: CommandIo;
+interface ReplSessionOptions
+  extends
+    Pick<RunActionOptions, "io" | "timeoutMs" | "decide" | "prompt" | "pictures">,
+    Required<Pick<RunActionOptions, "answer">> {
   readonly workspace: string;
   readonly history: InputHistory;
-  readonly timeoutMs: number | undefined;
   /** Whether the session may already be running code. */
   readonly resumes: boolean;
-  readonly decide: RunActionOptions["decide"];
-  readonly answer: NonNullable<RunActionOptions["answer"]>;
-  readonly prompt?: RunActionOptions["prompt"];
   /** Receives each cell that was run. */
   readonly onCell?: (cell: RunCell) => void;
-  readonly pictures: RunActionOptions["pictures"];
 }
 
 /** How long code may continue after Ctrl-C before a hint is shown. */

@@ -81,7 +81,7 @@ export class AnswerLine {
     switch (character) {
       case "\x7f": // Backspace
       case "\b":
-        return this.#erase([...segments(this.#text)].at(-1) ?? "");
+        return this.#erase([...new Intl.Segmenter().segment(this.#text)].at(-1)?.segment ?? "");
       case "\x15": // Ctrl-U
         return this.#erase(this.#text);
       case "\x17": // Ctrl-W
@@ -98,10 +98,6 @@ export class AnswerLine {
     const width = unicodeWidth(shown(end));
     this.#write("\b \b".repeat(width));
   }
-}
-
-function segments(text: string): string[] {
-  return Array.from(new Intl.Segmenter().segment(text), ({ segment }) => segment);
 }
 
 /** Formats control characters as terminals echo them. */

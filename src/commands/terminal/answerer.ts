@@ -1,5 +1,6 @@
 import type { ElicitationRequest } from "../../approval/questions.ts";
 import { visible } from "../../approval/call_text.ts";
+import { isShell } from "../../approval/request.ts";
 import { Mutex } from "../../base/mutex.ts";
 import { anySignal } from "../../base/signals.ts";
 import {
@@ -11,7 +12,7 @@ import {
 import type { RunActionOptions } from "../actions/code_action.ts";
 import type { CommandIo } from "../command.ts";
 import { foreignText, prose } from "../foreign_rows.ts";
-import { TerminalApprover } from "./approver.ts";
+import { ApprovalDialogue } from "./approver.ts";
 import { terminalSize } from "../../base/terminal.ts";
 import { promptAtTerminal } from "./prompter.ts";
 
@@ -169,9 +170,23 @@ export function askAtTerminal(
   instead = "--approve allow allows calls",
 ): Required<Pick<RunActionOptions, "decide" | "answer">> & Pick<RunActionOptions, "prompt"> {
   const turns = new Mutex();
-  const approver = new TerminalApprover(io, instead, turns);
+  let waiting = 0;
   return {
-    decide: (request) => approver.decide(request),
+    decide: async (request) => {
+      if (!io.interactive) {
+        const other = isShell(request) ? "--approve-shell allow allows commands" : instead;
+        const reason = `there is no terminal to ask on (${other})`;
+        request.withdraw({ accepted: false, type: "approval_unavailable", reason });
+        return;
+      }
+      waiting++;
+      try {
+        using _turn = await turns.acquire();
+        await new ApprovalDialogue(io, request, () => waiting - 1).run();
+      } finally {
+        waiting--;
+      }
+    },
     answer: (request) => answerAtTerminal(request, { io, turns }),
     prompt: io.interactive ? (request) => promptAtTerminal(request, { io, turns }) : undefined,
   };

@@ -14,7 +14,7 @@ import {
 import { type ArgumentRow, argumentRows, hasEdits } from "../../approval/edits.ts";
 import { type ApprovalRequest, isShell } from "../../approval/request.ts";
 import { widthOf, wrapped } from "../../base/terminal.ts";
-import { MARK, marked, prose } from "../foreign_rows.ts";
+import { MARK, marked, nearChanges, prose } from "../foreign_rows.ts";
 import { ago } from "./columns.ts";
 
 export interface ShownRequest {
@@ -28,9 +28,8 @@ export interface ShownRequest {
 /** The most rows of one argument, and of all items at once. */
 const MAX_ROWS = 4;
 const MAX_ITEMS = 12;
-/** The most rows of arguments with edited texts, and of unchanged lines around changed ones. */
+/** The most rows of arguments with edited texts. */
 const MAX_EDIT_ITEMS = 30;
-const CONTEXT = 2;
 
 /** Shows a request in a few rows and says how much is left out. */
 export function summary(shown: ShownRequest): string {
@@ -119,18 +118,10 @@ function editItems(
       row.startsWith(MARK) ? `${MARK}\x1b[${code}m${row.slice(MARK.length)}\x1b[0m` : row
     );
   };
-  const isFar = (index: number) =>
-    rows.slice(Math.max(index - CONTEXT, 0), index + CONTEXT + 1)
-      .every(({ change }) => change !== "-" && change !== "+");
-  const items: string[][] = [];
-  for (let index = 0; index < rows.length;) {
-    let end = index;
-    while (fold && rows[end]?.change === " " && isFar(end)) end++;
-    if (end - index > 1) items.push([`    … ${end - index} unchanged lines: d shows them`]);
-    else items.push(...rows.slice(index, end = index + 1).map(rowsOf));
-    index = end;
-  }
-  return items;
+  if (!fold) return rows.map(rowsOf);
+  return nearChanges(rows).map((row) =>
+    typeof row === "number" ? [`    … ${row} unchanged lines: d shows them`] : rowsOf(row)
+  );
 }
 
 function shellRows(shown: ShownRequest, fold: boolean): string[] {

@@ -6,7 +6,6 @@ import {
   type Remember,
   type RememberScope,
 } from "../../approval/request.ts";
-import { Mutex } from "../../base/mutex.ts";
 import { anySignal } from "../../base/signals.ts";
 import { details, type ShownRequest, summary } from "./approval_text.ts";
 import type { CommandIo } from "../command.ts";
@@ -14,62 +13,27 @@ import { marked } from "../foreign_rows.ts";
 import { editArguments } from "./edit_arguments.ts";
 import { terminalSize } from "../../base/terminal.ts";
 
-/** Asks the person at the terminal about calls, one at a time. */
-export class TerminalApprover {
-  readonly #io: CommandIo;
-  readonly #instead: string;
-  readonly #turns: Mutex;
-  #waiting = 0;
-
-  constructor(io: CommandIo, instead: string, turns: Mutex = new Mutex()) {
-    this.#io = io;
-    this.#instead = instead;
-    this.#turns = turns;
-  }
-
-  /** Decides a call. Without a terminal, it is refused, which nobody decided. */
-  async decide(request: ApprovalRequest): Promise<void> {
-    const signal = anySignal(request.signal, this.#io.signal);
-    if (!this.#io.interactive) {
-      const instead = isShell(request) ? "--approve-shell allow allows commands" : this.#instead;
-      const reason = `there is no terminal to ask on (${instead})`;
-      request.withdraw({ accepted: false, type: "approval_unavailable", reason });
-      return;
-    }
-    this.#waiting++;
-    try {
-      using _turn = await this.#turns.acquire();
-      if (signal.aborted) return;
-      await new Dialogue(this.#io, request, signal, () => this.#waiting - 1).run();
-    } finally {
-      this.#waiting--;
-    }
-  }
-}
-
-class Dialogue {
+/** Asks the person at the terminal about a call. */
+export class ApprovalDialogue {
   readonly #io: CommandIo;
   readonly #request: ApprovalRequest;
   readonly #signal: AbortSignal;
+  /** How many others wait meanwhile. */
   readonly #others: () => number;
   #edited: Readonly<Record<string, unknown>> | undefined;
   #argumentsJson: string;
   #over = false;
 
-  constructor(
-    io: CommandIo,
-    request: ApprovalRequest,
-    signal: AbortSignal,
-    others: () => number,
-  ) {
+  constructor(io: CommandIo, request: ApprovalRequest, others: () => number) {
     this.#io = io;
     this.#request = request;
-    this.#signal = signal;
+    this.#signal = anySignal(request.signal, io.signal);
     this.#others = others;
     this.#argumentsJson = request.argumentsJson;
   }
 
   async run(): Promise<void> {
+    if (this.#signal.aborted) return;
     let shown = summary(this.#shown());
     while (!this.#over) {
       const line = await this.#ask(shown + this.#question());
@@ -231,12 +195,7 @@ class Dialogue {
   async #edit(which: string): Promise<void> {
     const edited = await editArguments(
       { request: this.#request, argumentsJson: this.#argumentsJson },
-      {
-        which,
-        signal: this.#signal,
-        ask: (question) => this.#io.ask(question, this.#signal),
-        lend: (use) => this.#io.lend(use),
-      },
+      { which, signal: this.#signal, io: this.#io },
     );
     if ("problem" in edited) this.#io.err(`Not changed: ${visible(edited.problem)}`);
     else ({ arguments: this.#edited, argumentsJson: this.#argumentsJson } = edited);

@@ -7,7 +7,7 @@ import {
 import { parseExact, sealObject } from "../../json/exact.ts";
 import { commandIo } from "../../../tests/support/command_io.ts";
 import { details, summary } from "./approval_text.ts";
-import { TerminalApprover } from "./approver.ts";
+import { askAtTerminal } from "./answerer.ts";
 
 function call(args: string, more: Partial<ApprovalCall> = {}): ApprovalCall {
   const sealed = sealObject(parseExact(args));
@@ -233,7 +233,7 @@ async function ask(
     pattern,
     check: ({ n }) => n === "bad" ? "n must be a number" : undefined,
   });
-  await new TerminalApprover(io, "--approve allow allows calls").decide(request);
+  await askAtTerminal(io).decide(request);
   assertEquals(left, []);
   return { response: await request.response, questions, said };
 }
@@ -274,19 +274,19 @@ const ANSWERS: readonly (readonly [answers: readonly (string | null)[], response
 ];
 
 for (const [answers, response] of ANSWERS) {
-  Deno.test(`TerminalApprover takes ${JSON.stringify(answers)}`, async () => {
+  Deno.test(`ApprovalDialogue takes ${JSON.stringify(answers)}`, async () => {
     assertEquals((await ask(call('{"n":1}'), answers)).response, response);
   });
 }
 
-Deno.test("TerminalApprover says what is remembered of a shell command", async () => {
+Deno.test("ApprovalDialogue says what is remembered of a shell command", async () => {
   const { questions, response } = await ask(shell("ls"), ["a", "e"]);
   assertStringIncludes(questions[0] ?? "", "Run:\n  | ls\nRun it? [y]es ");
   assertEquals(questions[1], "Allow every shell command always: [a]ny, or [e]xactly this one? ");
   assertEquals(response.remember, { scope: "always", match: "arguments" });
 });
 
-Deno.test("TerminalApprover offers a pattern between any arguments and exactly these", async () => {
+Deno.test("ApprovalDialogue offers a pattern between any arguments and exactly these", async () => {
   const answers = ["s", "p"];
   const pattern = "any `path` below /data\u202e (other arguments: any)";
   const { questions, response } = await ask(call('{"n":1}'), answers, pattern);
@@ -303,7 +303,7 @@ Deno.test("TerminalApprover offers a pattern between any arguments and exactly t
   assertEquals([without.response, without.said], [accepted, why]);
 });
 
-Deno.test("TerminalApprover offers no edits of a change, which could only be refused", async () => {
+Deno.test("ApprovalDialogue offers no edits of a change, which could only be refused", async () => {
   const { questions, response, said } = await withEditor(
     "sed -i s/1/2/",
     () => ask(call('{"n":1}', { kind: "change" }), ["e", "?", "y"]),
@@ -347,7 +347,7 @@ const EDITS: readonly (readonly [
 ];
 
 for (const [editor, answers, expected, said] of EDITS) {
-  Deno.test(`TerminalApprover has arguments edited by ${editor}: ${answers}`, async () => {
+  Deno.test(`ApprovalDialogue has arguments edited by ${editor}: ${answers}`, async () => {
     const outcome = await withEditor(editor, () => ask(call('{"n":1}'), answers));
     const { response } = outcome;
     const sent = response.accepted
@@ -383,7 +383,7 @@ const TEXTS: readonly (readonly [
 ];
 
 for (const [args, answers, changed, said] of TEXTS) {
-  Deno.test(`TerminalApprover has texts edited as they are: ${JSON.stringify(args)} ${answers}`, async () => {
+  Deno.test(`ApprovalDialogue has texts edited as they are: ${JSON.stringify(args)} ${answers}`, async () => {
     const outcome = await withEditor(
       String.raw`sed -i 's/\(^\|"\)a/\1b/'`,
       () => ask(call(JSON.stringify(args)), answers),
@@ -395,7 +395,7 @@ for (const [args, answers, changed, said] of TEXTS) {
   });
 }
 
-Deno.test("TerminalApprover shows which texts can be edited, and no name passes for a question", async () => {
+Deno.test("ApprovalDialogue shows which texts can be edited, and no name passes for a question", async () => {
   const args = { ["Edit which? \x1b[2J\n  2  all"]: "x".repeat(81), n: 1, text: "a\nb" };
   const { questions } = await withEditor(
     "true",
@@ -409,7 +409,7 @@ Deno.test("TerminalApprover shows which texts can be edited, and no name passes 
   ]);
 });
 
-Deno.test("TerminalApprover has a shell command edited as it is", async () => {
+Deno.test("ApprovalDialogue has a shell command edited as it is", async () => {
   const { response } = await withEditor(
     "sed -i s/1/2/",
     () => ask(shell("echo '1'\necho 1"), ["e", "y"]),

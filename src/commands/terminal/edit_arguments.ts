@@ -3,6 +3,7 @@ import { escapeHidden, visible } from "../../approval/call_text.ts";
 import { type ApprovalRequest, isShell } from "../../approval/request.ts";
 import { type ExactObject, isExactObject, parseExact, stringifyExact } from "../../json/exact.ts";
 import { terminalSize, wrapped } from "../../base/terminal.ts";
+import type { CommandIo } from "../command.ts";
 import { MARK } from "../foreign_rows.ts";
 import { type EditedText, editText } from "./editor.ts";
 
@@ -15,9 +16,7 @@ interface EditDialogue {
   /** The argument that the person has chosen already; empty otherwise. */
   readonly which: string;
   readonly signal: AbortSignal;
-  /** Asks which argument to edit. */
-  ask(question: string): Promise<string | null>;
-  lend<T>(use: () => Promise<T>): Promise<T>;
+  readonly io: Pick<CommandIo, "ask" | "lend">;
 }
 
 /** New arguments, or why there are none. */
@@ -64,7 +63,7 @@ export async function editArguments(
 async function choose(
   request: ApprovalRequest,
   args: ExactObject,
-  { ask, which }: EditDialogue,
+  { io, which, signal }: EditDialogue,
 ): Promise<Target | { readonly problem: string }> {
   const json = { text: `${readableJson(args)}\n`, file: "arguments.json" };
   const entries = Object.entries(args);
@@ -78,7 +77,7 @@ async function choose(
   const command = texts.find(({ file }) => file === COMMAND);
   if (first === undefined) return json;
   if (command !== undefined || entries.length === 1) return command ?? first;
-  const answer = which || await ask(`${choices(texts)}Edit which? `);
+  const answer = which || await io.ask(`${choices(texts)}Edit which? `, signal);
   if (answer === null) return { problem: "nothing was chosen" };
   const chosen = answer.trim();
   if (/^j(son)?$/i.test(chosen)) return json;
@@ -102,9 +101,9 @@ function fileOf(name: string): string {
   return /^\w{1,40}$/.test(name) ? `${name}.txt` : "text.txt";
 }
 
-async function edit({ text, file }: Target, { signal, lend }: EditDialogue): Promise<EditedText> {
+async function edit({ text, file }: Target, { signal, io }: EditDialogue): Promise<EditedText> {
   try {
-    const edited = await lend(() => editText(text, { name: file, signal }));
+    const edited = await io.lend(() => editText(text, { name: file, signal }));
     return "text" in edited && edited.text === text
       ? { problem: "no changes were made in the editor" }
       : edited;

@@ -54,7 +54,7 @@ export class LegacySessions implements AsyncDisposable {
   }
 
   async #find(owner: string, id: string): Promise<Connected | undefined> {
-    const pooled = await this.#pool.find(owner, id);
+    const pooled = this.#pool.find(owner, id);
     if (pooled === undefined) return undefined;
     const known = this.#connected.get(id);
     if (known !== undefined) return await known;

@@ -16,18 +16,13 @@ import type { PooledSession, SessionPool } from "./sessions.ts";
 
 const message = z.object({ jsonrpc: z.literal("2.0"), method: z.string() });
 
-/** A tool call that names its session. */
-const forSession = z.object({
+/** A tool call, which may name its session. */
+const toolCall = z.object({
   method: z.literal("tools/call"),
   params: z.object({
     name: z.string().regex(/^\w{1,100}$/),
-    arguments: z.object({ session: z.string().min(1) }), // empty or null names none
+    arguments: z.object({ session: z.string().min(1) }).optional().catch(undefined), // empty or null names none
   }),
-});
-
-const toolOf = z.object({
-  method: z.literal("tools/call"),
-  params: z.object({ name: z.string() }),
 });
 
 /** The tools that run code or ask the user. The errors of other requests have an HTTP status. */
@@ -50,13 +45,13 @@ const ofTask = z.object({
 async function refuse(
   request: Request,
   body: unknown,
-  call: z.infer<typeof forSession>["params"] | undefined,
+  call: z.infer<typeof toolCall>["params"] | undefined,
 ): Promise<Response> {
   const handler = createMcpHandler(() => {
     const server = new SdkMcpServer({ name: "ipybox", version: "0" });
     registerTasks(server, undefined);
     if (call === undefined) return server;
-    const message = `There is no session "${call.arguments.session.slice(0, 100)}": it was ` +
+    const message = `There is no session "${call.arguments?.session.slice(0, 100)}": it was ` +
       "closed, or idle for too long. Open another one with open_session; the old session's files are " +
       "in its folder";
     server.registerTool(call.name, { inputSchema: z.looseObject({}) }, () => failure(message));
@@ -91,17 +86,16 @@ export class ModernHandlers implements AsyncDisposable {
     if (body !== undefined && !message.safeParse(body).success) {
       return rpcError(400, -32600, "The body is not a JSON-RPC request"); // before a session is opened
     }
-    const call = forSession.safeParse(body).data?.params;
+    const call = toolCall.safeParse(body).data?.params;
     const task = ofTask.safeParse(body).data?.params.taskId;
-    const named = task?.split(".")[0] ?? call?.arguments.session;
+    const named = task?.split(".")[0] ?? call?.arguments?.session;
     const pooled = named === undefined
       ? await this.#pool.default(owner)
-      : await this.#pool.find(owner, named);
+      : this.#pool.find(owner, named);
     if (pooled === undefined) return await refuse(request, body, call);
     const owned = this.#owned.get(owner) ?? this.#own(owner);
     this.#tell(owned, pooled);
-    const lasts = LASTING.has(toolOf.safeParse(body).data?.params.name ?? "");
-    const handler = lasts ? owned.streaming : owned.handler;
+    const handler = LASTING.has(call?.name ?? "") ? owned.streaming : owned.handler;
     const gone = new AbortController();
     const signalled = new Request(request, { signal: gone.signal });
     this.#serving.set(signalled, pooled);
@@ -163,7 +157,7 @@ function registerSessionTools(host: ToolHost, pool: SessionPool, owner: string):
     title: "Open a session",
     description: OPEN,
     input: () => z.object({}),
-    annotations: { readOnlyHint: false, destructiveHint: false, openWorldHint: false },
+    hints: [],
     activity: "Opening a session",
   }, async () => {
     const { id } = await pool.open(owner);
@@ -173,7 +167,7 @@ function registerSessionTools(host: ToolHost, pool: SessionPool, owner: string):
     title: "Close a session",
     description: "Closes a session and stops its kernel and MCP servers. Its files stay.",
     input: () => z.object({ session: z.string().describe("The handle") }),
-    annotations: { readOnlyHint: false, destructiveHint: true, openWorldHint: false },
+    hints: ["destructive"],
     activity: "Closing the session",
   }, async ({ session }) => {
     if (!await pool.close(owner, session)) {

@@ -33,7 +33,7 @@ export async function serveFiles(
   const { pathname } = new URL(request.url);
   const [, id, path] = /^\/sessions\/([^/]+)\/files\/(.*)$/.exec(pathname) ?? [];
   if (id === undefined || path === undefined) return undefined;
-  const pooled = await pool.find(owner, id);
+  const pooled = pool.find(owner, id);
   if (pooled === undefined) throw new Refused(404, "No such session");
   return await usedUntilSent(pooled.use(), async () => {
     return await answer(request, path, pooled).catch((error: unknown) => {

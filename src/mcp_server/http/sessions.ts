@@ -7,11 +7,10 @@ import { silentLogger } from "../../base/log.ts";
 import { ReadyPool } from "../../base/ready_pool.ts";
 import { Deadline } from "../../base/deadline.ts";
 import { onAbort } from "../../base/signals.ts";
-import { CallJournal } from "../../calls/journal.ts";
-import { endDurable, folderOf, isRunning, listSessions } from "../../executor/durable.ts";
+import { endDurable, listSessions } from "../../executor/durable.ts";
 import { isPlainFolder } from "../../files/safe.ts";
 import { type VariableLookup, variableLookup, WORKSPACE_VARIABLE } from "../../mcp/params.ts";
-import { parsePlacement } from "../../place/placement.ts";
+import { parsePlacement, type Placement } from "../../place/placement.ts";
 import { isInside } from "../../process/trusted_path.ts";
 import { PackageFolder } from "../../python/packages.ts";
 import { refuseUnfit } from "../../sandbox/workspace.ts";
@@ -148,11 +147,10 @@ const noteSchema = z.object({
 type Note = Readonly<z.infer<typeof noteSchema>>;
 
 /** A durable session that a previous server left. */
-interface Absent {
-  readonly note: Note;
+interface Left {
+  readonly id: string;
   /** Where its kernel runs, regardless of the current settings. */
-  readonly placement: unknown;
-  returning?: Promise<Entry | undefined>;
+  readonly placement: Placement | undefined;
 }
 
 /** A session and its folder, without a client. */
@@ -184,15 +182,14 @@ interface Entry extends PooledSession, Note {
 export class SessionPool implements AsyncDisposable {
   readonly #options: SessionPoolOptions;
   readonly #entries = new Map<string, Entry>();
-  /** Durable sessions of a previous server that no client has requested yet. */
-  readonly #absent = new Map<string, Absent>();
+  /** Default sessions that are being opened, by their owners. */
   readonly #defaults = new Map<string, Promise<Entry>>();
   readonly #opening = new Set<Promise<Entry>>();
   readonly #ending = new Set<Promise<void>>();
   #closed = false;
   readonly #cleanup: SessionCleanup;
   readonly #ready: ReadyPool<ReadySession> | undefined;
-  /** How many sessions each owner has, including those that are being opened, absent or ending. */
+  /** How many sessions each owner has, including those that are being opened or ending. */
   readonly #held = new Map<string, number>();
 
   constructor(options: SessionPoolOptions) {
@@ -213,32 +210,32 @@ export class SessionPool implements AsyncDisposable {
   }
 
   /**
-   * Finds the durable sessions that a previous server left. Those whose calls wait for a decision
-   * continue, so that their user is asked. Those whose owner has no token any more end.
+   * Continues the durable sessions that a previous server left, so that their users are asked about calls
+   * that wait. Those whose owner has no token any more end.
    */
   async recall(): Promise<void> {
-    const { durable, owners, session: { log } } = this.#options;
+    const { durable, owners, workspace, session: { log } } = this.#options;
     if (!durable) return;
-    for (
-      const { id: durableId, record, status } of await durableSessions(this.#options.workspace)
-    ) {
-      if (status === undefined || status.attached) continue; // it has ended, or another program has it
-      if (record === undefined) continue;
+    for (const { id: durableId, record, status } of await durableSessions(workspace)) {
+      if (record === undefined || status?.attached !== false) continue; // ended, or another program has it
       const id = basename(record.workspace);
       const note = noteSchema.safeParse(record.note).data;
       if (note === undefined || record.name !== id) continue;
-      if (!owners.has(note.owner)) {
+      try {
+        if (owners.has(note.owner)) {
+          this.#count(note.owner, 1);
+          const { placement } = record;
+          await this.#open(note, {
+            id,
+            placement: placement === undefined ? undefined : parsePlacement(placement),
+          });
+          continue;
+        }
         log?.warn(`Ending session ${id}: its token is no longer one of the server's`);
-        await endDurable(durableId).then(() => PackageFolder.remove(record.workspace))
-          .catch((error) => log?.error(`Session ${id} did not end: ${error}`));
-        continue;
-      }
-      this.#absent.set(id, { note, placement: record.placement });
-      this.#count(note.owner, 1);
-      const isNeeded = await CallJournal.waitingIn(folderOf(durableId))
-        .then((calls) => calls.length > 0, () => true); // continuing it reports the error
-      if (isNeeded) {
-        this.find(note.owner, id).catch((error) => log?.error(`Session ${id}: ${error}`));
+        await endDurable(durableId);
+        await PackageFolder.remove(record.workspace);
+      } catch (error) {
+        log?.error(`Session ${id}: ${error}`);
       }
     }
   }
@@ -255,26 +252,16 @@ export class SessionPool implements AsyncDisposable {
 
   /** The owner's default session, opened on first use. */
   async default(owner: string): Promise<PooledSession> {
-    const known = this.#defaults.get(owner);
-    if (known !== undefined) return await known;
-    const opening = this.#default(owner);
-    this.#defaults.set(owner, opening);
-    const forget = () => {
-      if (this.#defaults.get(owner) === opening) this.#defaults.delete(owner);
-    };
-    opening.then((entry) => entry.onClose(forget), forget);
-    return await opening;
+    const open = () =>
+      this.#open({ owner, isDefault: true }).finally(() => this.#defaults.delete(owner));
+    return this.#entries.values().find((entry) => entry.isDefault && entry.owner === owner) ??
+      await this.#defaults.getOrInsertComputed(owner, open);
   }
 
-  /** Finds a session by its handle, and continues one that a previous server left. */
-  async find(owner: string, id: string): Promise<Entry | undefined> {
+  /** Finds a session by its handle. */
+  find(owner: string, id: string): Entry | undefined {
     const entry = this.#entries.get(id);
-    if (entry !== undefined) return entry.owner === owner ? entry : undefined;
-    const absent = this.#absent.get(id);
-    if (absent?.note.owner !== owner) return undefined;
-    return await (absent.returning ??= this.#return(id, absent.note).finally(() => {
-      delete absent.returning;
-    }));
+    return entry?.owner === owner ? entry : undefined;
   }
 
   /** How many sessions an owner may have. Shares are equal, so that no owner can lock out the others. */
@@ -289,7 +276,7 @@ export class SessionPool implements AsyncDisposable {
 
   /** Closes a session: its kernel and its MCP servers end. */
   async close(owner: string, id: string): Promise<boolean> {
-    const entry = await this.find(owner, id);
+    const entry = this.find(owner, id);
     if (entry === undefined) return false;
     await this.#end(entry);
     return true;
@@ -307,32 +294,9 @@ export class SessionPool implements AsyncDisposable {
     await this.#cleanup[Symbol.asyncDispose]();
   }
 
-  async #default(owner: string): Promise<Entry> {
-    const [id] = [...this.#absent].find(([, { note }]) => note.isDefault && note.owner === owner) ??
-      [...this.#entries].find(([, entry]) => entry.isDefault && entry.owner === owner) ?? [];
-    const found = id === undefined ? undefined : await this.find(owner, id);
-    return found ?? await this.#open({ owner, isDefault: true });
-  }
-
-  /** Continues a session of a previous server, unless it has ended meanwhile. */
-  async #return(id: string, note: Note): Promise<Entry | undefined> {
-    await this.#forgetEnded();
-    return this.#absent.has(id) ? await this.#open(note, id) : undefined;
-  }
-
-  /** Forgets absent sessions that have ended: they expired, or a person ended them. */
-  async #forgetEnded(): Promise<void> {
-    if (this.#absent.size === 0) return;
-    const sessions = await durableSessions(this.#options.workspace);
-    const running = sessions.filter(isRunning).map(({ record }) => record?.name);
-    for (const [id, { note }] of this.#absent) {
-      if (!running.includes(id) && this.#absent.delete(id)) this.#count(note.owner, -1);
-    }
-  }
-
-  async #open(note: Note, absent?: string): Promise<Entry> {
+  async #open(note: Note, left?: Left): Promise<Entry> {
     if (this.#closed) throw new DOMException("The server is stopping", "AbortError");
-    const opening = this.#make(note, absent);
+    const opening = this.#make(note, left);
     this.#opening.add(opening);
     try {
       return await opening;
@@ -341,38 +305,35 @@ export class SessionPool implements AsyncDisposable {
     }
   }
 
-  async #make(note: Note, known: string | undefined): Promise<Entry> {
+  /** Makes a session's entry. One that a previous server left is counted already. */
+  async #make(note: Note, left?: Left): Promise<Entry> {
     const { owner } = note;
-    const absent = known === undefined ? undefined : this.#absent.get(known);
-    const continues = absent !== undefined;
-    if (!continues) await this.#take(owner);
+    if (left === undefined) await this.#take(owner);
     try {
-      const created = (continues ? undefined : await this.#readyFor(owner)) ??
-        await this.#create(known ?? crypto.randomUUID(), note, absent);
-      const { id, session } = created;
-      session.begin();
+      const created = (left === undefined ? await this.#readyFor(owner) : undefined) ??
+        await this.#create(left?.id ?? crypto.randomUUID(), note, left);
+      created.session.begin();
       const entry = this.#entry(note, created);
-      this.#entries.set(id, entry);
-      this.#absent.delete(id);
+      this.#entries.set(entry.id, entry);
       return entry;
     } catch (error) {
-      if (!continues) this.#count(owner, -1);
+      this.#count(owner, -1);
       throw error;
     }
   }
 
   /** Creates a session's folder, and a session in it that has not started. */
-  async #create(id: string, note?: Note, absent?: Absent): Promise<Created> {
+  async #create(id: string, note?: Note, left?: Left): Promise<Created> {
     const { workspace, session } = this.#options;
     const owner = note?.owner ?? NOBODY;
-    const continues = absent !== undefined;
+    const continues = left !== undefined;
     using stack = new DisposableStack();
     const place = stack.use(await makeSessionFolder(workspace, id, { owner, continues }));
     const folder = place.path;
     if (!continues) await this.#copyApis(folder);
     const created = new Session({
       ...session,
-      ...this.#placed(owner, absent),
+      ...this.#placed(owner, left),
       workspace: folder,
       servers: await sessionServers(this.#options),
       variables: await this.#variables(folder),
@@ -388,14 +349,11 @@ export class SessionPool implements AsyncDisposable {
   }
 
   /** Where a session's kernel runs, and by which Python there. */
-  #placed(owner: string, absent: Absent | undefined): SessionOptions {
+  #placed(owner: string, left: Left | undefined): SessionOptions {
     const { owners, session } = this.#options;
-    const { placement: found } = absent ?? {};
-    const placement = absent === undefined
+    const placement = left === undefined
       ? owners.get(owner)?.placement ?? session.placement
-      : found === undefined
-      ? undefined
-      : parsePlacement(found);
+      : left.placement;
     const isCommon = isDeepStrictEqual(placement, session.placement);
     return { placement, python: isCommon ? session.python : undefined };
   }
@@ -464,25 +422,18 @@ export class SessionPool implements AsyncDisposable {
 
   /** Counts one more session of an owner, if there may be one. */
   async #take(owner: string): Promise<void> {
-    const { maxSessions = 8, owners } = this.#options;
+    const { maxSessions = 8 } = this.#options;
     const share = this.shareOf(owner);
     const held = () => this.#held.get(owner) ?? 0;
     const isFull = () =>
       held() >= share || this.#held.values().reduce((sum, held) => sum + held, 0) >= maxSessions;
-    if (isFull()) await Promise.all([this.#forgetEnded(), ...this.#ending]);
+    if (isFull()) await Promise.all(this.#ending);
     if (isFull()) {
-      const own = held();
-      if (own >= share && owners.get(owner)?.maxSessions !== undefined) {
-        throw new TooManySessionsError(
-          `Your token already has as many sessions as it may have, ${own}: close one, or ask whoever ` +
-            "runs ipybox for more",
-        );
-      }
-      const these = own >= share && share < maxSessions
-        ? `Your token already has its share of the sessions: ${own} of ${maxSessions}`
-        : `All ${maxSessions} sessions are in use`;
       throw new TooManySessionsError(
-        `${these}: close one, or start ipybox with a higher --max-sessions`,
+        held() >= share && share < maxSessions
+          ? `Your token already has its share of the sessions: ${held()} of ${maxSessions}. Close one, ` +
+            "or ask whoever runs ipybox for more"
+          : `All ${maxSessions} sessions are in use: close one, or start ipybox with a higher --max-sessions`,
       );
     }
     this.#count(owner, 1);

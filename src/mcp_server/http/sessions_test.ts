@@ -21,7 +21,7 @@ Deno.test("SessionPool closes sessions that are being opened, and opens no other
   await pool[Symbol.asyncDispose]();
 
   const { id } = await opening;
-  assertEquals(await pool.find("a", id), undefined);
+  assertEquals(pool.find("a", id), undefined);
   await assertRejects(() => pool.open("a"), DOMException, "The server is stopping");
 });
 

@@ -39,12 +39,7 @@ export function registerExecute(host: ToolHost, taskPrefix: string | undefined):
         wait_seconds: z.number().positive().optional()
           .describe("Answer by then, ended or not"),
       }),
-    annotations: {
-      readOnlyHint: false,
-      destructiveHint: true,
-      idempotentHint: false,
-      openWorldHint: true,
-    },
+    hints: ["destructive", "openWorld"],
   }, async ({ code, timeout, max_output_chars: limit, wait_seconds: wait }, request) => {
     const begin = (work: Preparation) => {
       const patience = { limit, waitMs: wait === undefined ? undefined : wait * 1000 };
@@ -62,7 +57,7 @@ export function registerWait(host: ToolHost): void {
     title: "Wait for a cell",
     description: "Waits for a cell that execute_ipython_cell left running",
     input: () => z.object({ cell: z.string().describe("Its ID") }),
-    annotations: { readOnlyHint: true, openWorldHint: false },
+    hints: ["readOnly"],
   }, async ({ cell }, request) => {
     const find = async (work: Preparation) => {
       await work.kernel();
@@ -121,12 +116,7 @@ export function registerReset(host: ToolHost): void {
     description: RESET_DESCRIPTION,
     input: () => z.object({}),
     activity: "Resetting the kernel",
-    annotations: {
-      readOnlyHint: false,
-      destructiveHint: true,
-      idempotentHint: true,
-      openWorldHint: false,
-    },
+    hints: ["destructive", "idempotent"],
   }, async (_args, { session, work }) => {
     const { executor } = await work.kernel();
     await executor.reset();

@@ -16,12 +16,7 @@ export function registerInstall(host: ToolHost): void {
     title: "Install a Python package",
     description: describe(host.session.changes === "fixed" ? "" : FROM_GIT),
     input: () => z.object({ package_name: z.string().describe("The package") }),
-    annotations: {
-      readOnlyHint: false,
-      destructiveHint: false,
-      idempotentHint: true,
-      openWorldHint: true,
-    },
+    hints: ["idempotent", "openWorld"],
   }, async ({ package_name: name }, request) => {
     const { host: source, text } = parseRequirement(name);
     const change = {

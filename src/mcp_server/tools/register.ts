@@ -34,12 +34,7 @@ export function registerRegister(host: ToolHost): void {
           .describe("Its Python package: lower case, digits, underscores"),
         server_params: serverParamsInput.describe("How to start or reach the server"),
       }),
-    annotations: {
-      readOnlyHint: false,
-      destructiveHint: false,
-      idempotentHint: true,
-      openWorldHint: true,
-    },
+    hints: ["idempotent", "openWorld"],
   }, async ({ server_name: name, server_params }, request) => {
     checkServerName(name);
     const params = parseServerParams(name, server_params);
@@ -127,57 +122,23 @@ function pairs(separator: string): z.ZodType<Record<string, string>> {
   );
 }
 
-/** How the user can register exactly this server: with a command if its options suffice. */
+/** How the user can register exactly this server: with a command if that is simple, or else with a file. */
 function byHand(name: string, params: ServerParams): string {
-  const command = registerCommand(name, params);
-  if (command !== undefined) return `Ask the user to run: ${command}`;
-  const file = JSON.stringify({ mcpServers: { [name]: params } });
-  return `Ask the user to run \`ipybox register --from FILE\`, with this in FILE: ${file}`;
-}
-
-function registerCommand(name: string, params: ServerParams): string | undefined {
-  const { connectTimeoutMs, ...start } = params;
-  const words = "url" in start ? remoteWords(start) : localWords(start);
-  if (words === undefined) return undefined;
-  const time = connectTimeoutMs === undefined
-    ? []
-    : ["--connect-timeout", `${connectTimeoutMs / 1000}`];
-  return ["ipybox", "register", name, ...time, ...words].map(shellWord).join(" ");
-}
-
-function remoteWords({ url, headers = {}, type, ...others }: HttpServerParams): Words {
-  const pairs = options("--header", headers, ": ");
-  if (pairs === undefined || type === "http" || Object.keys(others).length > 0) return undefined;
-  return ["--url", url, ...(type === undefined ? [] : ["--type", type]), ...pairs];
-}
-
-function localWords(
-  { command, args = [], env = {}, cwd, sandbox = false, ...others }: StdioServerParams,
-): Words {
-  const pairs = options("--env", env, "=");
-  const isPath = typeof sandbox === "string"; // the command takes it from another folder
-  if (pairs === undefined || isPath || Object.keys(others).length > 0) return undefined;
-  return [
-    ...(sandbox ? ["--sandbox"] : []),
-    ...pairs,
-    ...(cwd === undefined ? [] : ["--cwd", cwd]),
-    ...["--", command, ...args],
+  const { url, command = "", args = [], env = {}, headers = {}, ...others }: Partial<
+    StdioServerParams & HttpServerParams
+  > = params;
+  const pairs = [...Object.entries(env), ...Object.entries(headers)];
+  const isSimple = Object.keys(others).length === 0 &&
+    pairs.every(([name, value]) => /^[\w.-]+$/.test(name) && value === value.trimStart());
+  if (!isSimple) {
+    const file = JSON.stringify({ mcpServers: { [name]: params } });
+    return `Ask the user to run \`ipybox register --from FILE\`, with this in FILE: ${file}`;
+  }
+  const words = [
+    ...(url === undefined ? [] : ["--url", url]),
+    ...Object.entries(env).flatMap((pair) => ["--env", pair.join("=")]),
+    ...Object.entries(headers).flatMap((pair) => ["--header", pair.join(": ")]),
+    ...(url === undefined ? ["--", command, ...args] : []),
   ];
-}
-
-/** The words of a command line; `undefined` if its options do not suffice. */
-type Words = string[] | undefined;
-
-/** An option for each pair; `undefined` if a pair would be parsed differently. */
-function options(
-  option: string,
-  given: Readonly<Record<string, string>>,
-  separator: string,
-): Words {
-  const pairs = Object.entries(given);
-  const isPlain = pairs.every(([name, value]) =>
-    /^[\w.-]+$/.test(name) && value === value.trimStart()
-  );
-  if (!isPlain) return undefined;
-  return pairs.flatMap(([name, value]) => [option, name + separator + value]);
+  return `Ask the user to run: ${["ipybox", "register", name, ...words].map(shellWord).join(" ")}`;
 }

@@ -51,7 +51,7 @@ export function registerSearch(host: ToolHost): (servers: readonly string[]) => 
         server: z.string().max(1000).default("").describe("Only this server (default: all)"),
         detail: z.enum(DETAILS).default("signatures").describe("Default: signatures"),
       }),
-    annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
+    hints: ["readOnly", "idempotent"],
     activity: "Searching",
   }, async ({ query, server: only, detail }, { session }) => {
     if (only !== "") await requireServer(only, session);

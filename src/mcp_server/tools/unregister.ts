@@ -9,12 +9,7 @@ export function registerUnregister(host: ToolHost): void {
     title: "Remove an MCP server",
     description: "Removes an MCP server and its Python modules, if the user agrees.",
     input: () => z.object({ server_name: z.string().describe("Its registered name") }),
-    annotations: {
-      readOnlyHint: false,
-      destructiveHint: true,
-      idempotentHint: true,
-      openWorldHint: false,
-    },
+    hints: ["destructive", "idempotent"],
   }, async ({ server_name: name }, request) => {
     const { session, work } = request;
     checkServerName(name);

@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -24,17 +25,20 @@ class ArgumentError(Exception):
         return [str(self)]
 
 
-def check(names: list[str]) -> None:
-    """Reports the problems of each action."""
-    _publish({name: list(_problems(name)) for name in names})
+def check(names: list[str], with_types: bool) -> None:
+    """Reports the problems of each action; null if the type checker is wanted and not installed."""
+    types = _type_problems(names) if with_types else {}
+    if types is None:
+        _publish({"problems": None})
+        return
+    _publish({"problems": {name: [*_problems(name), *types.get(name, [])] for name in names}})
 
 
-def check_types() -> None:
-    """Reports what the type checker finds, as it does itself; null if it is not installed."""
+def _type_problems(names: list[str]) -> dict[str, list[str]] | None:
+    """What the type checker finds in each action, whose code does not run."""
     checker = pathlib.Path(sys.executable).with_name("ty")
     if not checker.is_file():
-        _publish({"report": None})
-        return
+        return None
     workspace = pathlib.Path.cwd()
     # Generated APIs are checked when they are generated; here they are only imported, like packages.
     checked = [name for name in ("gentools", "mcpparse") if (workspace / name).is_dir()]
@@ -50,7 +54,18 @@ def check_types() -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode > 1:  # 1 are problems
         raise RuntimeError(f"ty failed with exit code {done.returncode}: {done.stderr[-2000:]}")
-    _publish({"report": json.loads(done.stdout)})
+    problems: dict[str, list[str]] = {name: [] for name in names}
+    for found in json.loads(done.stdout):  # a GitLab Code Quality report
+        if found["severity"] != "major":
+            continue
+        path, line = found["location"]["path"], found["location"]["positions"]["begin"]["line"]
+        message = re.sub(r"^[\w-]+: ", "", found["description"].split("\n")[0])  # the rule's name
+        top, *action, _file = path.split("/")
+        # Parsers are shared, so their problems count for every action.
+        owners = [".".join(action[:2])] if top == "gentools" and len(action) > 1 else names
+        for name in owners:
+            problems.get(name, []).append(f"{path}:{line}: {message}")
+    return problems
 
 
 def run(name: str, texts: dict[str, str]) -> None:
