@@ -18,12 +18,7 @@ import { hostPath, namedProgram } from "../process/program.ts";
 import { programsOf } from "../sandbox/installation.ts";
 import { effectiveLimits, LimitedTogether, rlimits } from "../sandbox/limits.ts";
 import { requireSandboxPrerequisites } from "../sandbox/prerequisites.ts";
-import {
-  type PreparedSandbox,
-  prepareSandbox,
-  requireSandbox,
-  sandboxFix,
-} from "../sandbox/sandbox.ts";
+import { type PreparedSandbox, prepareSandbox, requireSandbox } from "../sandbox/sandbox.ts";
 import { hostPython, probeOf } from "../sandbox/wall.ts";
 import { howEnded } from "./launch.ts";
 import type { LastingSession, Place, PlaceStart } from "./place.ts";
@@ -185,7 +180,7 @@ export async function explainLocal(
   if (!sandboxed) return new GatewayStartError(`The launcher ${howEnded(last)}`, last, { cause });
   return await lackOf(cause) ?? new SandboxUnavailableError(
     `The sandbox ${howEnded(last)} before running anything: ${last.stderrTail.trim()}`,
-    sandboxFix(last.stderrTail),
+    "Run it again, in case files were moved; if that does not help, run: ipybox doctor",
     { cause },
   );
 }

@@ -38,14 +38,14 @@ const SECRET_FILES: ReadonlySet<string> = new Set([
 const DOTENV = /^\.{1,2}(?:env|dev\.vars)(?:\W|_|$)/;
 const EXAMPLE = /[._-](example|sample|template)$/;
 
-/** The paths to hide, and warnings about those that could not be determined. */
+/** The paths to hide, and a warning about those that are too many. */
 export interface Hidden {
   /** The paths to hide, of which at most {@linkcode MAX_HIDDEN} are given. */
   readonly paths: readonly string[];
   /** Paths of the repository outside of it that git needs, if it is a worktree or a submodule. */
   readonly repository: readonly string[];
-  /** Why code may see more than it should, in sentences for the user. */
-  readonly warnings: readonly string[];
+  /** Why code may see more than it should, in a sentence for the user. */
+  readonly warning?: string;
 }
 
 const answerSchema = z.object({
@@ -74,14 +74,13 @@ export async function findHidden(
   const { success, stdout, stderr } = await runProgram(python, { args, signal });
   if (!success) throw new Error(`Cannot search ${folder} for secrets: ${stderr.trim()}`);
   const { paths, found, repository } = answerSchema.parse(JSON.parse(stdout));
-  const warnings: string[] = [];
-  if (found > paths.length) {
-    warnings.push(
-      `Code can read ${found - paths.length} files with names of secrets in ${folder}: at most ` +
-        `${MAX_HIDDEN} can be hidden`,
-    );
-  }
-  return { paths, repository, warnings };
+  const left = found - paths.length;
+  if (left === 0) return { paths, repository };
+  const names = `files with names of secrets in ${folder}`;
+  return {
+    ...{ paths, repository },
+    warning: `Code can read ${left} ${names}: at most ${MAX_HIDDEN} can be hidden`,
+  };
 }
 
 /** Whether files and folders of this name are hidden from executed code. */

@@ -179,15 +179,14 @@ async function askedOrDownloaded(
   }
   if (vendor === undefined) {
     log.info(`Downloading the sandbox runtime (${SRT_LIBRARY})`);
-    // The command's environment is the user's own: it knows their proxies and registries.
-    await denoOutput(deno, ["cache", "--no-config", SRT_LIBRARY], signal);
+    await cacheSrt(deno, signal);
     vendor = await findVendor(info.npmCache);
   }
   return { denoDir: info.denoDir, vendor };
 }
 
 /** The Deno that runs the sandbox runtime. */
-async function srtDeno(search: ProgramSearch = {}): Promise<ProgramPath> {
+export async function srtDeno(search: ProgramSearch = {}): Promise<ProgramPath> {
   try {
     return await denoProgram(search);
   } catch (cause) {
@@ -215,11 +214,18 @@ async function denoOutput(
   signal: AbortSignal | undefined,
 ): Promise<string> {
   // A deno.json or .npmrc in the current folder must have no effect.
-  const end = await runProgram(deno, { args, env: { NO_COLOR: "1" }, signal });
-  if (end.success) return end.stdout;
+  const { success, stdout, stderr } = await runProgram(deno, {
+    args,
+    env: { NO_COLOR: "1" },
+    signal,
+  });
+  if (success) return stdout;
+  const lines = stderr.split("\n").filter((line) => line.trim() !== "").slice(0, 8);
   throw new SandboxUnavailableError(
-    `Cannot download the sandbox runtime: \`deno ${args.join(" ")}\` failed: ${end.stderr.trim()}`,
-    `deno cache ${SRT_LIBRARY}`,
+    `Cannot download the sandbox runtime: \`deno ${args.join(" ")}\` failed:${
+      lines.map((line) => `\n  ${line}`).join("")
+    }`,
+    "Connect to the network, or to the npm registry in your .npmrc, and run: ipybox setup",
   );
 }
 
@@ -240,19 +246,9 @@ export async function checkSrt(): Promise<Prerequisite> {
   return { name: "srt", state: "missing", version: null, detail, fix: `deno cache ${SRT_LIBRARY}` };
 }
 
-/** Downloads the pinned `srt` into Deno's cache. */
-export async function cacheSrt(signal?: AbortSignal): Promise<void> {
-  const { success, stderr } = await runProgram(await srtDeno(), {
-    args: ["cache", "--no-config", SRT_LIBRARY],
-    env: { NO_COLOR: "1" },
-    signal,
-  });
-  if (success) return;
-  const lines = stderr.split("\n").filter((line) => line.trim() !== "");
-  throw new EnvironmentNotReadyError(
-    `Cannot download ${SRT_LIBRARY}:${lines.slice(0, 8).map((line) => `\n  ${line}`).join("")}`,
-    "Connect to the network, or to the npm registry in your .npmrc, and run: ipybox setup",
-  );
+/** Downloads the pinned `srt` into Deno's cache, by the user's own proxies and registries. */
+export async function cacheSrt(deno: ProgramPath, signal?: AbortSignal): Promise<void> {
+  await denoOutput(deno, ["cache", "--no-config", SRT_LIBRARY], signal);
 }
 
 async function startedVersion({ command, args, env }: SrtCommand): Promise<string | undefined> {

@@ -184,7 +184,7 @@ export async function enclose(enclosure: Enclosure): Promise<EnclosedProgram> {
     parts.move();
     return { ...started("/dev/stdin", makingInner(enclosure)), settings };
   }
-  await using planner = await Planner.start(srt, { config, hostPrivate, cwd: hostPrivate, path });
+  await using planner = await Planner.start(srt, { config, hostPrivate, path });
   await Deno.mkdir(proxy, { recursive: true });
   const contents = await looked;
   const settings = await settingsOf(srt, enclosure, contents);

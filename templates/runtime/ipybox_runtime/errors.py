@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Generator, Mapping, Optional
 
 if TYPE_CHECKING:
     from .content import ToolContent, ToolResult
@@ -182,7 +182,7 @@ def checked(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def located(server: str, tool: str) -> Iterator[None]:
+def located(server: str, tool: str) -> Generator[None, None, None]:
     """Add the server and the tool to the errors of a call."""
     try:
         yield
