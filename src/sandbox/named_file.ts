@@ -7,7 +7,7 @@
 import { basename, dirname, relative, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { stderrLogger } from "../base/log.ts";
-import { codeOf, messageOf } from "../base/message_of.ts";
+import { codeOf } from "../base/message_of.ts";
 import { shellWord } from "../base/shell_word.ts";
 import {
   isInside,
@@ -102,9 +102,9 @@ export async function readNamedFile(
   const link = steps.find(({ path, isLink }) => isLink && isIn(path) && !isIn(path, stateOf));
   if (link !== undefined) throw linkError(path, { what, link: link.path, real });
   if (workspaces.length === 0) { // the user's own: it may be a pipe, as of `<(command)`
-    const text = await ifPresent(Deno.readTextFile(path)).catch((cause: unknown) => {
-      if (cause instanceof Deno.errors.NotCapable) throw cause; // it names the flag that is missing
-      throw new ConfigError(`Cannot use ${path} as ${what}: ${messageOf(cause)}`, { cause });
+    const text = await ifPresent(Deno.readTextFile(path)).catch((error: unknown) => {
+      if (!(error instanceof Deno.errors.IsADirectory)) throw error;
+      throw new ConfigError(`Cannot use ${path} as ${what}: it is a directory`);
     });
     // Windows' editors write a mark, which the other reader leaves out, too.
     return text === undefined ? text : new NamedFile(text.replace(/^\ufeff/, ""));

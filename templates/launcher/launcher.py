@@ -102,20 +102,6 @@ def harden():
 class Stream:
     """One connection on this side and its state on the link."""
 
-    __slots__ = (
-        "backlog",
-        "connecting",
-        "credit",
-        "ended_by_host",
-        "ended_by_us",
-        "events",
-        "process",
-        "sid",
-        "sock",
-        "taken",
-        "window",
-    )
-
     def __init__(self, sid, sock, connecting, process=None):
         self.sid = sid
         self.sock = sock
@@ -127,7 +113,6 @@ class Stream:
         self.backlog = bytearray()  # what the socket has not accepted yet
         self.ended_by_us = False
         self.ended_by_host = False
-        self.events = 0
 
 
 class Launcher:
@@ -144,7 +129,6 @@ class Launcher:
         self.inbox = bytearray()
         self.buffer = memoryview(bytearray(1 << 18))  # for one read, until the next one
         self.outbox = bytearray()
-        self.out_registered = False
         self.congested = False
         self.gateway = None  # the address that host-opened streams lead to
         self.door = None
@@ -200,12 +184,7 @@ class Launcher:
                 self.stopping = True
                 outbox.clear()
                 return
-        if bool(outbox) != self.out_registered:
-            self.out_registered = bool(outbox)
-            if self.out_registered:
-                self.selector.register(self.link_out, WRITE, lambda _: None)
-            else:
-                self.selector.unregister(self.link_out)
+        self.register(self.link_out, WRITE if outbox else 0, lambda _: None)
         if (len(outbox) > CONGESTED) != self.congested:
             self.congested = not self.congested
             for stream in self.streams.values():
@@ -370,15 +349,16 @@ class Launcher:
                 events |= READ
             if stream.backlog:
                 events |= WRITE
-        if events == stream.events:
-            return
-        if stream.events == 0:
-            self.selector.register(stream.sock, events, lambda got: self.on_socket(stream, got))
-        elif events == 0:
-            self.selector.unregister(stream.sock)
-        else:
-            self.selector.modify(stream.sock, events, lambda got: self.on_socket(stream, got))
-        stream.events = events
+        self.register(stream.sock, events, lambda got: self.on_socket(stream, got))
+
+    def register(self, file, events, act=None):
+        known = self.selector.get_map().get(file)
+        if known is None and events:
+            self.selector.register(file, events, act)
+        elif known is not None and not events:
+            self.selector.unregister(file)
+        elif known is not None and known.events != events:
+            self.selector.modify(file, events, act)
 
     def on_socket(self, stream, events):
         if self.streams.get(stream.sid) is not stream:
@@ -473,8 +453,7 @@ class Launcher:
 
     def close(self, stream, abort=False):
         del self.streams[stream.sid]
-        if stream.events:
-            self.selector.unregister(stream.sock)
+        self.register(stream.sock, 0)
         if stream.process is not None and stream.process.returncode is None:
             stream.process.kill()
         if abort and stream.process is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Awaitable, Callable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
 
 from .arguments import encode
 from .content import ResourceLink, ToolResult
@@ -51,7 +51,7 @@ class ToolRunner:
         with located(self.server, tool):
             options = CallOptions(timeout, on_progress).over(current_options())
             body = self._request(tool, arguments, options)
-            answer = await default_session().call_async("run", body, _async_reporter(options))
+            answer = await default_session().call_async("run", body, _reporter(options))
             return self._result(answer)
 
     @property
@@ -95,16 +95,3 @@ def _reporter(options: CallOptions) -> Optional[Callable[[Any], Any]]:
     if on_progress is None:
         return None
     return lambda report: on_progress(ToolProgress(report))
-
-
-def _async_reporter(options: CallOptions) -> Optional[Callable[[Any], Awaitable[Any]]]:
-    on_progress = options.on_progress
-    if on_progress is None:
-        return None
-
-    async def report_progress(report: Any) -> None:
-        outcome = on_progress(ToolProgress(report))
-        if hasattr(outcome, "__await__"):
-            await outcome
-
-    return report_progress
