@@ -10,15 +10,8 @@ import type { ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
 import { STATE_FOLDER } from "../process/trusted_path.ts";
 
-/** How many levels of folders are searched. */
-const MAX_DEPTH = 4;
-/** How many entries are looked at. A million take about a second. */
-const MAX_ENTRIES = 10_000_000;
 /** How many paths can be hidden: each is a mount, and mounts make every start slower. */
 const MAX_HIDDEN = 500;
-
-/** Folders without secrets of the user's, however much they hold. */
-const UNSEARCHED: readonly string[] = ["node_modules"];
 
 const SECRET_FILES: ReadonlySet<string> = new Set([
   ".boto",
@@ -65,9 +58,6 @@ export async function findHidden(
     pattern: DOTENV.source,
     example: EXAMPLE.source,
     state: STATE_FOLDER,
-    unsearched: UNSEARCHED,
-    depth: MAX_DEPTH,
-    entries: MAX_ENTRIES,
     most: MAX_HIDDEN,
   };
   const args = ["-I", "-S", "-c", asset("sandbox/hidden.py"), JSON.stringify(order)];

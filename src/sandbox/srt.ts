@@ -83,32 +83,6 @@ interface FindSrtOptions extends ProgramSearch {
   offline?: boolean;
 }
 
-/** The environment of `srt`, which passes most of it to its child processes. */
-export function srtEnvironment(
-  { env }: SrtCommand,
-  { path, hostPrivate, temporary }: {
-    /** The search path for programs. */
-    readonly path: string;
-    /** A folder that only the host can see. */
-    readonly hostPrivate: string;
-    /** The folder for temporary files inside. */
-    readonly temporary: string;
-  },
-): Record<string, string> {
-  return {
-    PATH: path,
-    HOME: hostPrivate, // srt lets code inside write to some folders below it
-    CLAUDE_CODE_TMPDIR: temporary,
-    ...env,
-  };
-}
-
-/** The arguments of `srt`. */
-export function srtArguments(settings: string, command: readonly string[]): string[] {
-  // srt accepts its own options anywhere before "--", even after the command.
-  return ["--settings", settings, "--", ...command];
-}
-
 /** Finds the sandbox runtime, which is downloaded on first use. */
 export async function findSrt(options: FindSrtOptions): Promise<SrtCommand> {
   const [srt, programs] = await allDone([throughDeno(options), srtPrograms(options)]);

@@ -22,7 +22,7 @@ import type { SandboxConfig } from "./config.ts";
 import { isBroad } from "./installation.ts";
 import { type EffectiveLimits, rlimits } from "./limits.ts";
 import { Planner } from "./planner.ts";
-import { findSrt, srtArguments, type SrtCommand, srtEnvironment, type SrtSettings } from "./srt.ts";
+import { findSrt, type SrtCommand, type SrtSettings } from "./srt.ts";
 import { syscallFilter } from "./syscall_filter.ts";
 import { isOwnProgram } from "./workspace.ts";
 
@@ -166,12 +166,18 @@ export async function enclose(enclosure: Enclosure): Promise<EnclosedProgram> {
     );
   }
   const srt = await findSrt(enclosure);
-  const own = srtEnvironment(srt, { path, hostPrivate, temporary });
+  const own = {
+    PATH: path,
+    HOME: hostPrivate, // srt lets code inside write to some folders below it
+    CLAUDE_CODE_TMPDIR: temporary,
+    ...srt.env,
+  };
   const proxy = `${hostPrivate}/proxy`;
   const isLinux = Deno.build.os === "linux";
   const started = (settings: string, inside: readonly string[]) => ({
     command: srt.command,
-    args: [...srt.args, ...srtArguments(settings, inside)],
+    // srt accepts its own options anywhere before "--", even after the command.
+    args: [...srt.args, "--settings", settings, "--", ...inside],
     env: { ...own, TMPDIR: proxy }, // the folder of its sockets
     waits: false, // it takes long enough to load
   });
