@@ -14,7 +14,6 @@ import {
 import { isAllGranted } from "../base/permission.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { randomToken } from "../base/tokens.ts";
-import { LockGroup } from "../files/locks.ts";
 import { HeldFolder } from "../files/private_folder.ts";
 import { lstatIfPresent } from "../files/safe.ts";
 import { sha256 } from "../json/digest.ts";
@@ -68,9 +67,7 @@ export async function remotePlace(
   refuseLocal(options);
   const isWalled = sandbox !== false;
   const limits = effectiveLimits(options.limits, { sandboxed: true });
-  const held = parts.use(new LockGroup());
-  const folder = await HeldFolder.create({ log });
-  held.use(folder);
+  const folder = parts.use(await HeldFolder.create({ log }));
   const canary = `${folder.path}/canary`;
   await Deno.writeTextFile(canary, "not needed there", { mode: 0o600 });
   const stubs = `${folder.path}/stubs`;
@@ -162,7 +159,6 @@ export async function remotePlace(
       python,
       there,
       folder,
-      held,
       log,
       workspace,
     });
@@ -241,7 +237,6 @@ interface RemoteSupervisorOptions {
   /** Where the supervisor there listens, and its secret. */
   readonly there: Pick<Reach, "socket" | "secret">;
   readonly folder: HeldFolder;
-  readonly held: LockGroup;
   readonly log: Logger;
   readonly workspace: string;
 }
@@ -249,7 +244,7 @@ interface RemoteSupervisorOptions {
 /** Starts a supervisor here, which reaches the one there. */
 async function superviseRemote(
   session: LastingSession,
-  { carrier, python, there, folder, held, log, workspace }: RemoteSupervisorOptions,
+  { carrier, python, there, folder, log, workspace }: RemoteSupervisorOptions,
 ): Promise<SupervisedLauncher> {
   const untrusted = [workspace];
   const located = async ([program = "", ...args]: readonly string[]) => {
@@ -272,9 +267,8 @@ async function superviseRemote(
     cwd: "/",
     env: await trustedEnvironment(untrusted),
     python: namedProgram(own),
-    root: folder.path,
     hostPrivate: folder.path,
-    held,
+    held: folder,
     log,
     where: carrier.name,
   });

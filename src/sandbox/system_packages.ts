@@ -99,7 +99,7 @@ export async function installCommandHere(tools: readonly SystemTool[]): Promise<
 }
 
 /** Options of {@linkcode installSystemPackages}. */
-interface InstallOptions {
+export interface InstallOptions {
   /** Allows passwordless sudo. Root needs no permission. */
   yes?: boolean;
   /** Called with each command before it runs. */
@@ -120,13 +120,22 @@ export async function installSystemPackages(
   if (tools.length === 0) return;
   const manager = await findPackageManager();
   const fix = installCommand(tools, { manager, root: isRoot() === true });
-  const missing = `Programs are missing: ${tools.join(", ")}`;
-  if (manager !== APT_GET) throw new EnvironmentNotReadyError(missing, fix);
+  if (manager === APT_GET) return await installPackages(packagesOf(tools, manager), options, fix);
+  throw new EnvironmentNotReadyError(`Programs are missing: ${tools.join(", ")}`, fix);
+}
+
+/** Installs packages with `apt-get`, under the conditions of {@linkcode installSystemPackages}. */
+export async function installPackages(
+  packages: readonly string[],
+  options: InstallOptions = {},
+  fix = `apt-get install ${packages.join(" ")}`,
+): Promise<void> {
   const start = await startOf(options);
   if (start === undefined) {
     const why = options.yes
       ? "passwordless sudo does not work here"
       : "requires root, or --yes with passwordless sudo";
+    const missing = `Packages are missing: ${packages.join(", ")}`;
     throw new EnvironmentNotReadyError(`${missing} (not installed: ${why})`, fix);
   }
   const run = async (args: readonly string[]) => {
@@ -135,8 +144,7 @@ export async function installSystemPackages(
     return await runProgram(start.program, { args: all, signal: options.signal });
   };
   // Waits for an upgrade that runs in the background.
-  const wait = ["-o", "DPkg::Lock::Timeout=120"];
-  const install = [...APT_GET.install, ...wait, ...packagesOf(tools, manager)];
+  const install = [...APT_GET.install, "-o", "DPkg::Lock::Timeout=120", ...packages];
   const hadLists = await hasAptLists();
   if (!hadLists) await run(["update"]);
   let result = await run(install);
