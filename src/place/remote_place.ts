@@ -24,7 +24,6 @@ import {
   containerCarrier,
   DEFAULT_IMAGE,
   IMAGE_PYTHON,
-  type MountedPaths,
   sshCarrier,
 } from "./carrier.ts";
 import { kubernetesCarrier, kubernetesFix } from "./kubernetes.ts";
@@ -403,19 +402,17 @@ async function mountedPaths(
   workspace: string,
   { keep, mask }: Pick<View, "keep" | "mask">,
   hostPrivate: string,
-): Promise<MountedPaths> {
+): Promise<ReadonlyMap<string, string>> {
   const inside = (path: string) => path !== workspace && isInside(path, workspace);
-  const readOnly = keep.filter(inside);
-  const hiddenFolders: string[] = [];
-  const hiddenFiles: string[] = [];
-  for (const path of mask.filter(inside)) {
-    const info = await lstatIfPresent(path);
-    if (info !== undefined) (info.isDirectory ? hiddenFolders : hiddenFiles).push(path);
-  }
-  const empty = `${hostPrivate}/empty`;
+  const empty = `${hostPrivate}/empty`; // closed to everybody
   await Deno.mkdir(empty);
   await Deno.chmod(empty, 0);
-  return { readOnly, hiddenFolders, hiddenFiles, empty };
+  const mounted = new Map(keep.filter(inside).map((path) => [path, path]));
+  for (const path of mask.filter(inside)) {
+    const info = await lstatIfPresent(path);
+    if (info !== undefined) mounted.set(path, info.isDirectory ? empty : "/dev/null");
+  }
+  return mounted;
 }
 
 /** The syscall filter for the processor there; empty for unknown ones, which the self-test reports. */
