@@ -161,7 +161,7 @@ export async function launchLasting(
     ...launch,
     ...{ id, secret, socket: address.socket },
     argv: command,
-    locks: [held.lock],
+    lock: held.lock,
     remove: [held.path],
   });
   held.leave();

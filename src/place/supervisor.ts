@@ -52,8 +52,8 @@ export interface SupervisorOptions extends Omit<SessionAddress, "where"> {
   readonly idleMs: number;
   /** How long it lasts in total. */
   readonly maxMs: number;
-  /** Files that this process has locked, and whose locks the supervisor takes over. */
-  readonly locks: readonly string[];
+  /** A file that this process has locked, and whose lock the supervisor takes over. */
+  readonly lock: string | null;
   /** Paths to remove when the session has ended. */
   readonly remove: readonly string[];
   /** The session's folder, which is also removed, unless the session was lost. */

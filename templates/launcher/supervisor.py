@@ -172,10 +172,9 @@ class Supervisor:
     ACCEPTS = FROM_HOST | {BEAT, END, KEEP}  # from the host that is attached
     farewell = None  # the last message to hosts
 
-    def __init__(self, spec, listener, locks):
+    def __init__(self, spec, listener):
         self.spec = spec
         self.listener = listener
-        self.locks = locks
         self.selector = selectors.DefaultSelector()
         self.started = time.monotonic()
         self.alone_since = self.looked = self.started
@@ -662,11 +661,11 @@ class Beside(Supervisor):
     ACCEPTS = FROM_HOST | {DETACH, ATTACH, BEAT, END, ACK}
     farewell = "gone"
 
-    def __init__(self, spec, listener, locks, confine):
+    def __init__(self, spec, listener, confine):
         self.confine = confine  # what the command's process does before it runs
         self.words = os.dup(2)  # for its process to say why it cannot
         self.stream = Numbered()
-        super().__init__(spec, listener, locks)
+        super().__init__(spec, listener)
 
     def start(self):
         self.launch(self.spec["argv"])
@@ -728,7 +727,7 @@ class Beside(Supervisor):
 class Reaching(Supervisor):
     """The one here, of a launcher elsewhere. A command leads to the one there, again and again."""
 
-    def __init__(self, spec, listener, locks):
+    def __init__(self, spec, listener):
         self.reach = spec["reach"]
         self.stream = Numbered()
         self.attempts = 0
@@ -740,7 +739,7 @@ class Reaching(Supervisor):
         self.last_words = ""
         self.failed = False  # something may be left there
         self.unreached = False
-        super().__init__(spec, listener, locks)
+        super().__init__(spec, listener)
 
     def start(self):
         self.held_back = False  # the command gets no control group
@@ -1016,7 +1015,7 @@ def process_of(sock):
 
 
 def take_lock(path):
-    """Replaces a file that the host has locked with one that this process has locked."""
+    """Replaces a file that the host has locked with one that this process has locked, to its end."""
     fresh = f"{path}.next"
     with open(path, "rb") as file:
         content = file.read()
@@ -1024,7 +1023,6 @@ def take_lock(path):
     os.write(fd, content)
     fcntl.flock(fd, fcntl.LOCK_EX)
     os.rename(fresh, path)
-    return fd
 
 
 def attempt(act, *args):
@@ -1098,8 +1096,9 @@ def serve(kind, spec, *more):
     try:
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # protects the secret
-        locks = [take_lock(path) for path in spec["locks"]]
-        supervisor = kind(spec, listener, locks, *more)
+        if spec["lock"]:
+            take_lock(spec["lock"])
+        supervisor = kind(spec, listener, *more)
     except BaseException as error:
         os.write(2, f"Cannot start the session's supervisor: {error}\n".encode())
         if kind is Beside:  # elsewhere, the host removes nothing
