@@ -66,7 +66,7 @@ class Supervised implements AsyncDisposable {
       env: {},
       idle_seconds: idleMs / 1000,
       max_seconds: maxMs / 1000,
-      locks: [],
+      lock: null,
       remove: [address.socket, `${folder.path}/made`],
       folder: `${folder.path}/record`,
     });
@@ -376,7 +376,7 @@ Deno.test("a supervisor holds nothing that its host has inherited", async () => 
   await Deno.writeTextFile(`${path}/record/record.json`, "{}");
   const address = { ...session.address, socket: `${path}/socket` };
   const spec = {
-    ...{ ...address, argv: ["/bin/cat"], cwd: "/", env: {}, locks: [], remove: [address.socket] },
+    ...{ ...address, argv: ["/bin/cat"], cwd: "/", env: {}, lock: null, remove: [address.socket] },
     reach: null,
     ...{ folder: `${path}/record`, idle_seconds: 60, max_seconds: 60 },
   };
