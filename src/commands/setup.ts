@@ -14,7 +14,7 @@ import {
   missingTools,
   requireSandboxPrerequisites,
 } from "../sandbox/prerequisites.ts";
-import { cacheSrt, checkSrt, SRT_VERSION } from "../sandbox/srt.ts";
+import { cacheSrt, checkSrt, SRT_VERSION, srtDeno } from "../sandbox/srt.ts";
 import {
   findPackageManager,
   installSystemPackages,
@@ -136,7 +136,7 @@ export async function setUp(options: SetUpOptions = {}): Promise<SetUpResult> {
   if (sandbox) await requireSandboxPrerequisites(); // before the long part: no packages help if this fails
   if (srt?.state === "missing") {
     onProgress?.(`Downloading srt ${SRT_VERSION}`);
-    await cacheSrt(signal);
+    await cacheSrt(await srtDeno(), signal);
     installed.push("srt");
   }
   const { recipe, rebuild } = options;

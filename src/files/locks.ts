@@ -5,46 +5,12 @@
  * @module
  */
 import { join } from "node:path";
-import { ifPresent, isStillAt } from "./safe.ts";
-
-/** A file that this process has locked. Disposing it removes the file's subject, such as a folder. */
-export interface FileLock extends AsyncDisposable {
-  readonly lock: string;
-  /** Hands it over to another process, which has put its own locked file in its place. */
-  leave(): void;
-}
-
-/** The locked files that another process may take over. Disposing it removes the others. */
-export class LockGroup implements AsyncDisposable {
-  readonly #held: FileLock[] = [];
-  #left = false;
-
-  /** Takes a locked file. */
-  use(held: FileLock): void {
-    this.#held.push(held);
-  }
-
-  /** The files that the other process must lock. */
-  get locks(): string[] {
-    return this.#held.map(({ lock }) => lock);
-  }
-
-  /** Hands everything over to the other process. */
-  leave(): void {
-    this.#left = true;
-    for (const held of this.#held) held.leave();
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    if (this.#left) return;
-    for (const held of this.#held.toReversed()) await held[Symbol.asyncDispose]();
-  }
-}
+import { ifPresent } from "./safe.ts";
 
 const RECORD = ".json";
 
 /** Writes a record for this process, readable only by its user. Disposing it removes the record. */
-export async function lockRecord(folder: string, record: unknown): Promise<FileLock> {
+export async function lockRecord(folder: string, record: unknown): Promise<AsyncDisposable> {
   const fresh = join(folder, crypto.randomUUID());
   await using parts = new AsyncDisposableStack();
   const file = await Deno.open(fresh, { createNew: true, write: true, mode: 0o600 });
@@ -54,12 +20,7 @@ export async function lockRecord(folder: string, record: unknown): Promise<FileL
   await file.lock(true);
   await Deno.writeTextFile(fresh, JSON.stringify(record));
   await Deno.rename(fresh, fresh + RECORD); // nobody ever sees it unlocked or incomplete
-  const held = parts.move();
-  return {
-    lock: fresh + RECORD,
-    leave: () => file.close(),
-    [Symbol.asyncDispose]: () => held.disposeAsync(),
-  };
+  return parts.move();
 }
 
 /** Reads the records of living processes, and removes those of others. */
@@ -68,9 +29,7 @@ export async function lockedRecords(folder: string): Promise<string[]> {
   for (const path of await recordsIn(folder)) {
     try {
       using file = await Deno.open(path, { read: true, write: true });
-      // The one that could be locked may be that of a process that has just handed over to another.
-      const isOver = await file.tryLock(true) && await isStillAt(path, file);
-      if (isOver) await Deno.remove(path);
+      if (await file.tryLock(true)) await Deno.remove(path);
       else texts.push(await Deno.readTextFile(path));
     } catch (error) {
       if (!(error instanceof Deno.errors.NotFound)) throw error; // it has ended in the meantime

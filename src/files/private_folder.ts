@@ -4,7 +4,6 @@ import { type Logger, silentLogger } from "../base/log.ts";
 import { messageOf } from "../base/message_of.ts";
 import { hostEnv, mayUse } from "../base/permission.ts";
 import { ownId, whyCode } from "../process/trusted_path.ts";
-import type { FileLock } from "./locks.ts";
 import { emptyFolder } from "./remove_tree.ts";
 import { ifPresent, isStillAt, lstatIfPresent } from "./safe.ts";
 import { cacheFolder } from "./user_folders.ts";
@@ -87,10 +86,11 @@ interface HeldFolderOptions {
 }
 
 /** A new folder that nobody else can read. The next one made beside it removes those of dead processes. */
-export class HeldFolder implements FileLock {
+export class HeldFolder implements AsyncDisposable {
   /** The folder, without symbolic links in its path. Sockets in it have paths that are short enough. */
   readonly path: string;
   readonly #lock: Disposable;
+  #left = false;
 
   private constructor(path: string, lock: Disposable) {
     this.path = path;
@@ -133,11 +133,13 @@ export class HeldFolder implements FileLock {
 
   /** Hands the folder over to another process. */
   leave(): void {
+    this.#left = true;
     this.#lock[Symbol.dispose]();
   }
 
-  /** Removes the folder, whatever was done to it. */
+  /** Removes the folder, whatever was done to it, unless another process has it. */
   async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#left) return;
     using _lock = this.#lock;
     await removeHeld(this.path, AbortSignal.timeout(REMOVE_MS));
   }

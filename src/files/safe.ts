@@ -5,7 +5,7 @@
  * @module
  */
 import { constants } from "node:fs";
-import { open as openNode } from "node:fs/promises";
+import { type FileHandle, open as openNode } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { codeOf } from "../base/message_of.ts";
@@ -17,7 +17,7 @@ const MAX_BYTES = 4 * 2 ** 20;
 const ATTEMPTS = 100;
 
 /** Why a file was not read. */
-type Unread = "missing" | "not a plain file" | "too large" | "being replaced";
+type Unread = "missing" | "not a plain file" | "too large";
 
 /** Reads a text file, which must be a plain file; `undefined` if it does not exist. */
 export async function readHostileFile(path: string): Promise<string | undefined> {
@@ -26,7 +26,6 @@ export async function readHostileFile(path: string): Promise<string | undefined>
     case "missing":
       return undefined;
     case "not a plain file":
-    case "being replaced":
       throw new ConfigError(`Cannot read ${path}: it is ${read}`);
     case "too large":
       throw new ConfigError(`Cannot read ${path}: it is larger than 4 MiB`);
@@ -69,32 +68,12 @@ async function readPlain(
   path: string,
   maxBytes: number,
 ): Promise<Uint8Array<ArrayBuffer> | Unread> {
-  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-    const before = await lstatIfPresent(path);
-    if (before === undefined) return "missing";
-    if (!before.isFile) return "not a plain file";
-    if (before.size > maxBytes) return "too large";
-    const bytes = await readSame(path, before, maxBytes);
-    if (bytes !== undefined) return bytes;
-  }
-  return "being replaced";
-}
-
-/** Reads a file if it is still the one that was checked. */
-async function readSame(
-  path: string,
-  before: Deno.FileInfo,
-  maxBytes: number,
-): Promise<Uint8Array<ArrayBuffer> | undefined> {
-  // `Deno.open()` would wait forever for somebody to write to a pipe that was put there.
-  const flags = constants.O_RDONLY | constants.O_NONBLOCK;
-  const file = await ifPresent(openNode(path, flags));
-  if (file === undefined) return undefined;
+  const file = await openPlain(path);
+  if (typeof file === "string") return file;
   try {
     const opened = await file.stat();
-    if (opened.ino !== before.ino || opened.dev !== before.dev || opened.size > maxBytes) {
-      return undefined;
-    }
+    if (!opened.isFile()) return "not a plain file";
+    if (opened.size > maxBytes) return "too large";
     const bytes = new Uint8Array(opened.size);
     let size = 0;
     while (size < bytes.length) {
@@ -108,9 +87,18 @@ async function readSame(
   }
 }
 
-/** Whether there is a plain file at a path. */
-export async function isPlainFile(path: string): Promise<boolean> {
-  return (await lstatIfPresent(path))?.isFile ?? false;
+/** Opens a file that is no link. `Deno.open()` would wait forever for somebody to write to a pipe. */
+async function openPlain(path: string): Promise<FileHandle | Unread> {
+  const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
+  try {
+    return await openNode(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
+  } catch (error) {
+    const code = codeOf(error);
+    if (code === "ENOENT") return "missing";
+    if (code === "ELOOP" || code === "ENXIO") return "not a plain file"; // a link, a socket
+    await lstatIfPresent(path); // its error says more
+    throw error;
+  }
 }
 
 /** Whether a folder exists; throws if something else is at the path, such as a symbolic link. */

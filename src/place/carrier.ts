@@ -75,22 +75,14 @@ export interface Mount {
   readonly readonly?: "true";
 }
 
-/** The protected paths of a workspace, as engines can mount them. */
-export interface MountedPaths {
-  readonly readOnly: readonly string[];
-  readonly hiddenFolders: readonly string[];
-  readonly hiddenFiles: readonly string[];
-  /** An empty folder without permissions, which replaces hidden ones. */
-  readonly empty: string;
-}
-
 export interface ContainerOptions {
   readonly id: string;
   /** Whether it outlives the command that starts it. */
   readonly lasts: boolean;
-  /** This machine's workspace, and its protected paths. */
+  /** This machine's workspace. */
   readonly workspace: string;
-  readonly protectedPaths: MountedPaths;
+  /** The paths in it that code must not change or see, each with what it sees there and only reads. */
+  readonly protectedPaths: ReadonlyMap<string, string>;
   /** The user and group that the workspace belongs to. */
   readonly owner: { readonly uid: number; readonly gid: number };
   /** The limits of the whole session: bytes, processes; `null` for none. */
@@ -160,21 +152,10 @@ export function containerCarrier(
 
 /** The workspace, and on top of it mounts for the paths that code must not change or see. */
 function mountsOf({ workspace, protectedPaths }: ContainerOptions): Mount[] {
-  const { readOnly, hiddenFolders, hiddenFiles, empty } = protectedPaths;
   const bound = (source: string, path: string): Mount => {
     return { source, target: BOUND + path.slice(workspace.length) };
   };
-  const fixed = (source: string, path: string): Mount => {
-    return { ...bound(source, path), readonly: "true" };
-  };
-  const found = [
-    ...readOnly.map((path) => [path, fixed(path, path)] as const),
-    ...hiddenFiles.map((path) => [path, fixed("/dev/null", path)] as const),
-    ...hiddenFolders.map((path) => [path, fixed(empty, path)] as const),
-  ];
-  // One mount for each path, because engines reject a second one. They order mounts by depth.
-  const strict = new Map(found);
-  const unmountable = [...strict.keys()].find((path) => path.includes("\r"));
+  const unmountable = [...protectedPaths.keys()].find((path) => path.includes("\r"));
   if (unmountable !== undefined) {
     throw new ConfigError(
       `Cannot show ${workspace} to code in a container: engines cannot mount ` +
@@ -182,22 +163,28 @@ function mountsOf({ workspace, protectedPaths }: ContainerOptions): Mount[] {
         'code another folder: {"type": "docker", "workspace": "none"}',
     );
   }
-  const pins = new Set([...strict.keys()].flatMap((path) => movable(path, workspace, strict)));
+  const pins = [...protectedPaths.keys()].flatMap((path) =>
+    movable(path, workspace, protectedPaths)
+  );
+  // One mount for each path, because engines reject a second one. They order mounts by depth.
   return [
     bound(workspace, workspace),
-    ...[...pins].map((path) => bound(path, path)),
-    ...strict.values(),
+    ...[...new Set(pins)].map((path) => bound(path, path)),
+    ...[...protectedPaths].map(([path, source]): Mount => ({
+      ...bound(source, path),
+      readonly: "true",
+    })),
   ];
 }
 
 /** The folders above a path that code could move away with it. A mount on them prevents that. */
-function movable(path: string, workspace: string, strict: ReadonlyMap<string, unknown>): string[] {
+function movable(path: string, workspace: string, firm: ReadonlyMap<string, unknown>): string[] {
   const folders: string[] = [];
   for (let above = dirname(path); above.length > workspace.length; above = dirname(above)) {
     folders.unshift(above);
   }
-  const firm = folders.findIndex((folder) => strict.has(folder));
-  return firm === -1 ? folders : folders.slice(0, firm);
+  const first = folders.findIndex((folder) => firm.has(folder));
+  return first === -1 ? folders : folders.slice(0, first);
 }
 
 /** A mount in the engines' syntax: fields with commas, quotes and line breaks are quoted. */

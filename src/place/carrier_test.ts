@@ -1,19 +1,12 @@
 import { assertEquals, assertMatch, assertNotMatch, assertThrows } from "@std/assert";
 import { ConfigError } from "../base/errors.ts";
-import { type Carrier, containerCarrier, type MountedPaths } from "./carrier.ts";
+import { type Carrier, containerCarrier } from "./carrier.ts";
 
-const NOTHING: MountedPaths = {
-  readOnly: [],
-  hiddenFolders: [],
-  hiddenFiles: [],
-  empty: "/host/empty",
-};
-
-function carrierOf(paths: Partial<MountedPaths>): Carrier {
+function carrierOf(protectedPaths: ReadonlyMap<string, string> = new Map()): Carrier {
   return containerCarrier({ type: "docker" }, {
     id: "one",
     workspace: "/ws",
-    protectedPaths: { ...NOTHING, ...paths },
+    protectedPaths,
     owner: { uid: 1, gid: 1 },
     memoryBytes: null,
     processes: null,
@@ -23,24 +16,17 @@ function carrierOf(paths: Partial<MountedPaths>): Carrier {
 }
 
 /** What a container is given of the workspace: the target of each mount, and whether it can only be read. */
-function mountsOf(paths: Partial<MountedPaths>): string[] {
-  const args = carrierOf(paths).command(["python"]);
+function mountsOf(...paths: readonly string[]): string[] {
+  const args = carrierOf(new Map(paths.map((path) => [path, path]))).command(["python"]);
   return args.filter((_, i) => args[i - 1] === "--mount").map((mount) => {
     const target = /target=([^,]*)/.exec(mount)?.[1] ?? "";
     return mount.includes("readonly") ? `${target} (ro)` : target;
   });
 }
 
-Deno.test("A container gets one mount for each path, also where a link and its target are both found", () => {
-  assertEquals(
-    mountsOf({ readOnly: ["/ws/pkg", "/ws/pkg/AGENTS.md", "/ws/pkg/AGENTS.md"] }),
-    ["/workspace", "/workspace/pkg (ro)", "/workspace/pkg/AGENTS.md (ro)"],
-  );
-});
-
 Deno.test("No folder becomes writable in one that is read-only", () => {
   assertEquals(
-    mountsOf({ readOnly: ["/ws/a/venv"], hiddenFiles: ["/ws/a/venv/lib/x/.env", "/ws/b/.env"] }),
+    mountsOf("/ws/a/venv", "/ws/a/venv/lib/x/.env", "/ws/b/.env"),
     [
       "/workspace",
       "/workspace/a",
@@ -54,14 +40,14 @@ Deno.test("No folder becomes writable in one that is read-only", () => {
 
 Deno.test("A path that engines read otherwise is refused by its name", () => {
   assertThrows(
-    () => mountsOf({ hiddenFiles: ["/ws/a\r\nb/.env"] }),
+    () => mountsOf("/ws/a\r\nb/.env"),
     ConfigError,
     '"/ws/a\\r\\nb/.env"',
   );
 });
 
 Deno.test("An engine's word that a container is gone, or about to be, is understood", () => {
-  const { gone = "" } = carrierOf({});
+  const { gone = "" } = carrierOf();
   for (
     const text of [
       "Error response from daemon: No such container: one",

@@ -12,18 +12,13 @@ import { type Logger, silentLogger } from "../base/log.ts";
 import { LOCALE_VARIABLES } from "../base/host_variables.ts";
 import { hostEnv, hostEnvs } from "../base/permission.ts";
 import { abortable } from "../base/signals.ts";
-import { LockGroup } from "../files/locks.ts";
+import type { HeldFolder } from "../files/private_folder.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { hostPath, namedProgram } from "../process/program.ts";
 import { programsOf } from "../sandbox/installation.ts";
 import { effectiveLimits, LimitedTogether, rlimits } from "../sandbox/limits.ts";
 import { requireSandboxPrerequisites } from "../sandbox/prerequisites.ts";
-import {
-  type PreparedSandbox,
-  prepareSandbox,
-  requireSandbox,
-  sandboxFix,
-} from "../sandbox/sandbox.ts";
+import { type PreparedSandbox, prepareSandbox, requireSandbox } from "../sandbox/sandbox.ts";
 import { hostPython, probeOf } from "../sandbox/wall.ts";
 import { howEnded } from "./launch.ts";
 import type { LastingSession, Place, PlaceStart } from "./place.ts";
@@ -41,9 +36,7 @@ export async function localPlace(
     throw new TypeError("Option python is required on this machine");
   }
   const limits = effectiveLimits(options.limits, { sandboxed: sandbox !== false });
-  const held = parts.use(new LockGroup());
-  const folder = await SessionFolder.create(log);
-  held.use(folder);
+  const folder = parts.use(await SessionFolder.create(log));
   const workspace = await realFolder(options.workspace);
   // Not that of the kernel, which a file of the workspace may set: Python is asked on the host.
   const libraryPath = hostEnv("LD_LIBRARY_PATH");
@@ -104,9 +97,8 @@ export async function localPlace(
     env,
     python: own,
     cwd: folder.session,
-    root: folder.root,
     hostPrivate: folder.hostPrivate,
-    held,
+    held: folder.held,
     log,
   });
   const process = lasting ?? ManagedProcess.spawn({
@@ -149,9 +141,8 @@ export async function localPlace(
 interface LastingLaunch
   extends Pick<SupervisorOptions, "cwd" | "env" | "python" | "hostPrivate" | "reach"> {
   readonly command: readonly string[];
-  /** The session's folder on this machine. */
-  readonly root: string;
-  readonly held: LockGroup;
+  /** The session's folder on this machine, which the supervisor takes over. */
+  readonly held: HeldFolder;
   readonly log: Logger;
   /** The name of the launcher's place, if not this machine. */
   readonly where?: string;
@@ -160,7 +151,7 @@ interface LastingLaunch
 /** Makes a supervisor start a command, and attaches to it. */
 export async function launchLasting(
   session: LastingSession,
-  { command, root, held, log, where, ...launch }: LastingLaunch,
+  { command, held, log, where, ...launch }: LastingLaunch,
 ): Promise<SupervisedLauncher> {
   const { id, secret, onSocket, ...lasting } = session;
   const address = { id, secret, socket: `${launch.hostPrivate}/socket`, where };
@@ -170,8 +161,8 @@ export async function launchLasting(
     ...launch,
     ...{ id, secret, socket: address.socket },
     argv: command,
-    locks: held.locks,
-    remove: [...held.locks.filter((lock) => !lock.startsWith(`${root}/`)), root],
+    lock: held.lock,
+    remove: [held.path],
   });
   held.leave();
   return await SupervisedLauncher.attach(address, log);
@@ -185,7 +176,7 @@ export async function explainLocal(
   if (!sandboxed) return new GatewayStartError(`The launcher ${howEnded(last)}`, last, { cause });
   return await lackOf(cause) ?? new SandboxUnavailableError(
     `The sandbox ${howEnded(last)} before running anything: ${last.stderrTail.trim()}`,
-    sandboxFix(last.stderrTail),
+    "Run it again, in case files were moved; if that does not help, run: ipybox doctor",
     { cause },
   );
 }

@@ -14,7 +14,6 @@ import {
 import { isAllGranted } from "../base/permission.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { randomToken } from "../base/tokens.ts";
-import { LockGroup } from "../files/locks.ts";
 import { HeldFolder } from "../files/private_folder.ts";
 import { lstatIfPresent } from "../files/safe.ts";
 import { sha256 } from "../json/digest.ts";
@@ -25,7 +24,6 @@ import {
   containerCarrier,
   DEFAULT_IMAGE,
   IMAGE_PYTHON,
-  type MountedPaths,
   sshCarrier,
 } from "./carrier.ts";
 import { kubernetesCarrier, kubernetesFix } from "./kubernetes.ts";
@@ -68,9 +66,7 @@ export async function remotePlace(
   refuseLocal(options);
   const isWalled = sandbox !== false;
   const limits = effectiveLimits(options.limits, { sandboxed: true });
-  const held = parts.use(new LockGroup());
-  const folder = await HeldFolder.create({ log });
-  held.use(folder);
+  const folder = parts.use(await HeldFolder.create({ log }));
   const canary = `${folder.path}/canary`;
   await Deno.writeTextFile(canary, "not needed there", { mode: 0o600 });
   const stubs = `${folder.path}/stubs`;
@@ -162,7 +158,6 @@ export async function remotePlace(
       python,
       there,
       folder,
-      held,
       log,
       workspace,
     });
@@ -241,7 +236,6 @@ interface RemoteSupervisorOptions {
   /** Where the supervisor there listens, and its secret. */
   readonly there: Pick<Reach, "socket" | "secret">;
   readonly folder: HeldFolder;
-  readonly held: LockGroup;
   readonly log: Logger;
   readonly workspace: string;
 }
@@ -249,7 +243,7 @@ interface RemoteSupervisorOptions {
 /** Starts a supervisor here, which reaches the one there. */
 async function superviseRemote(
   session: LastingSession,
-  { carrier, python, there, folder, held, log, workspace }: RemoteSupervisorOptions,
+  { carrier, python, there, folder, log, workspace }: RemoteSupervisorOptions,
 ): Promise<SupervisedLauncher> {
   const untrusted = [workspace];
   const located = async ([program = "", ...args]: readonly string[]) => {
@@ -272,9 +266,8 @@ async function superviseRemote(
     cwd: "/",
     env: await trustedEnvironment(untrusted),
     python: namedProgram(own),
-    root: folder.path,
     hostPrivate: folder.path,
-    held,
+    held: folder,
     log,
     where: carrier.name,
   });
@@ -409,19 +402,17 @@ async function mountedPaths(
   workspace: string,
   { keep, mask }: Pick<View, "keep" | "mask">,
   hostPrivate: string,
-): Promise<MountedPaths> {
+): Promise<ReadonlyMap<string, string>> {
   const inside = (path: string) => path !== workspace && isInside(path, workspace);
-  const readOnly = keep.filter(inside);
-  const hiddenFolders: string[] = [];
-  const hiddenFiles: string[] = [];
-  for (const path of mask.filter(inside)) {
-    const info = await lstatIfPresent(path);
-    if (info !== undefined) (info.isDirectory ? hiddenFolders : hiddenFiles).push(path);
-  }
-  const empty = `${hostPrivate}/empty`;
+  const empty = `${hostPrivate}/empty`; // closed to everybody
   await Deno.mkdir(empty);
   await Deno.chmod(empty, 0);
-  return { readOnly, hiddenFolders, hiddenFiles, empty };
+  const mounted = new Map(keep.filter(inside).map((path) => [path, path]));
+  for (const path of mask.filter(inside)) {
+    const info = await lstatIfPresent(path);
+    if (info !== undefined) mounted.set(path, info.isDirectory ? empty : "/dev/null");
+  }
+  return mounted;
 }
 
 /** The syscall filter for the processor there; empty for unknown ones, which the self-test reports. */

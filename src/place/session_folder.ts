@@ -2,7 +2,6 @@ import { allDone } from "../base/signals.ts";
 import { stage } from "../base/stages.ts";
 import { assetTree } from "../assets/mod.ts";
 import type { Logger } from "../base/log.ts";
-import type { FileLock } from "../files/locks.ts";
 import { HeldFolder } from "../files/private_folder.ts";
 
 /** Where the folders of one gateway are, on this machine or on another one. */
@@ -64,12 +63,9 @@ export function programs(): { path: string; text: string }[] {
 }
 
 /** The folders, made on this machine: readable by nobody else, outside the workspace. Disposing removes them. */
-export class SessionFolder extends SessionPaths implements FileLock {
-  readonly #held: HeldFolder;
-
-  private constructor(held: HeldFolder) {
+export class SessionFolder extends SessionPaths implements AsyncDisposable {
+  private constructor(readonly held: HeldFolder) {
     super(held.path);
-    this.#held = held;
   }
 
   /** Makes the folders and writes the programs that run in them. */
@@ -89,20 +85,10 @@ export class SessionFolder extends SessionPaths implements FileLock {
     return folder;
   }
 
-  /** The file that this process has locked. */
-  get lock(): string {
-    return this.#held.lock;
-  }
-
-  /** Leaves the folders to another process. */
-  leave(): void {
-    this.#held.leave();
-  }
-
   /** Removes the folders, whatever was done to them. */
   async [Symbol.asyncDispose](): Promise<void> {
     using _stage = stage("remove folders");
-    await this.#held[Symbol.asyncDispose]();
+    await this.held[Symbol.asyncDispose]();
   }
 
   async #write(path: string, text: string): Promise<void> {

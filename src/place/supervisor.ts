@@ -52,8 +52,8 @@ export interface SupervisorOptions extends Omit<SessionAddress, "where"> {
   readonly idleMs: number;
   /** How long it lasts in total. */
   readonly maxMs: number;
-  /** Files that this process has locked, and whose locks the supervisor takes over. */
-  readonly locks: readonly string[];
+  /** A file that this process has locked, and whose lock the supervisor takes over. */
+  readonly lock: string | null;
   /** Paths to remove when the session has ended. */
   readonly remove: readonly string[];
   /** The session's folder, which is also removed, unless the session was lost. */
@@ -151,14 +151,8 @@ export class SessionGoneError extends ConfigError {
   override readonly name: string = "SessionGoneError";
 }
 
-/** A running session rejects this host. */
-export class SessionRefusedError extends ConfigError {
-  /** The name of the class. */
-  override readonly name: string = "SessionRefusedError";
-}
-
 /** Another program than its supervisor answers at a session's socket. */
-export class GarbageError extends SessionRefusedError {
+export class GarbageError extends ConfigError {
   /** The name of the class. */
   override readonly name: string = "GarbageError";
 }
@@ -437,27 +431,27 @@ function takenBy(pid: number | null | undefined, { id }: SessionAddress): Sessio
 function refusal(
   { why, protocol }: z.infer<typeof refusedSchema>,
   { id }: SessionAddress,
-): SessionRefusedError {
+): ConfigError {
   switch (why) {
     case "secret":
-      return new SessionRefusedError(
+      return new ConfigError(
         `Cannot attach to session ${id}: the secret in its record does not match; ` +
           "the record was changed, so end its processes and start another session",
       );
     case "protocol":
-      return new SessionRefusedError(
+      return new ConfigError(
         `Cannot attach to session ${id}: it was started by another version of ipybox ` +
           `(protocol ${protocol}, this one has ${PROTOCOL}); use that version`,
       );
     default:
-      return new SessionRefusedError(
+      return new ConfigError(
         `Cannot attach to session ${id}: another host attached to it at the same time; try again`,
       );
   }
 }
 
-function unanswered({ id, socket }: SessionAddress, timeoutMs: number): SessionRefusedError {
-  return new SessionRefusedError(
+function unanswered({ id, socket }: SessionAddress, timeoutMs: number): ConfigError {
+  return new ConfigError(
     `The supervisor of session ${id}, at ${socket}, has not answered for ${timeoutMs / 1000} s; ` +
       "try again, or end its process",
   );
@@ -510,7 +504,7 @@ class Line {
         cause instanceof TypeError; // a record of old, whose path is too long for a socket
       if (!isGone) {
         const why = cause instanceof PermissionDenied ? "it belongs to another user" : cause;
-        throw new SessionRefusedError(
+        throw new ConfigError(
           `Cannot attach to session ${id}: cannot connect to ${socket}: ${why}`,
           { cause },
         );

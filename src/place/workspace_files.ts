@@ -69,22 +69,14 @@ export class WorkspaceFiles {
   }
 
   async read(parts: readonly string[]): Promise<ReadableStream<Uint8Array>> {
-    const stream = this.#start(parts);
-    try {
-      await stream.write(orderOf(parts, "read"));
-      return bytesOf(stream, await answerOf(stream, parts));
-    } catch (error) {
-      stream.close();
-      throw error;
-    }
+    const { stream, answer } = await this.#ask(parts, "read");
+    return bytesOf(stream, answer);
   }
 
   /** Lists a folder, in no order. */
   async list(parts: readonly string[]): Promise<Entry[]> {
-    const stream = this.#start(parts);
+    const { stream, answer } = await this.#ask(parts, "list");
     try {
-      await stream.write(orderOf(parts, "list"));
-      const answer = await answerOf(stream, parts);
       if (answer.size > MAX_LIST) throw new Error(`${answer.path} has too long a list`);
       return entriesSchema.parse(await new Response(bytesOf(stream, answer)).json());
     } finally {
@@ -94,44 +86,43 @@ export class WorkspaceFiles {
 
   /** Writes a file, completely or not at all, and creates its folders. */
   async write(parts: readonly string[], bytes: AsyncIterable<Uint8Array>): Promise<void> {
-    const stream = this.#start(parts);
-    try {
-      await stream.write(orderOf(parts, "write"));
-      for await (const block of inBlocks(bytes, BLOCK)) await stream.write(block);
-      await stream.end();
-      await answerOf(stream, parts);
-    } finally {
-      stream.close();
-    }
+    (await this.#ask(parts, "write", { data: inBlocks(bytes, BLOCK) })).stream.close();
   }
 
   /** Replaces a folder, by its path there, with one that has the text files of an archive. */
   async replaceFolder(path: string, archive: Uint8Array, signal: AbortSignal): Promise<void> {
-    const stream = this.#start([path]);
+    (await this.#ask([path], "replace", { data: [archive], signal })).stream.close();
+  }
+
+  /** Sends an order, with the data for it, and reads the answer. */
+  async #ask(
+    parts: readonly string[],
+    does: "read" | "write" | "list" | "replace",
+    { data, signal }: {
+      readonly data?: AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
+      readonly signal?: AbortSignal;
+    } = {},
+  ): Promise<{ readonly stream: ByteStream; readonly answer: Following }> {
+    const stream = this.#open();
+    if (stream === undefined) {
+      throw new PathError(
+        "unanswered",
+        `Cannot reach ${parts.join("/")}: the session's kernel is not running`,
+      );
+    }
     using _abort = onAbort(signal, () => stream.close());
     try {
-      await stream.write(joinBytes(orderOf([path], "replace"), archive));
-      await stream.end();
-      await answerOf(stream, [path]);
-    } finally {
+      await stream.write(new TextEncoder().encode(JSON.stringify({ parts, does }) + "\n"));
+      if (data !== undefined) {
+        for await (const block of data) await stream.write(block);
+        await stream.end();
+      }
+      return { stream, answer: await answerOf(stream, parts) };
+    } catch (error) {
       stream.close();
+      throw error;
     }
   }
-
-  #start(parts: readonly string[]): ByteStream {
-    const stream = this.#open();
-    if (stream !== undefined) return stream;
-    throw new PathError(
-      "unanswered",
-      `Cannot reach ${parts.join("/")}: the session's kernel is not running`,
-    );
-  }
-}
-
-type Order = "read" | "write" | "list" | "replace";
-
-function orderOf(parts: readonly string[], does: Order): Uint8Array {
-  return new TextEncoder().encode(JSON.stringify({ parts, does }) + "\n");
 }
 
 /** The data after the answer's first line. */

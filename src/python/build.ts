@@ -1,8 +1,7 @@
 import { join, resolve } from "node:path";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { abortable, pause } from "../base/signals.ts";
-import { bytesOf, type ByteStream } from "../base/streams.ts";
-import { ManagedProcess, OutputTail } from "../process/managed_process.ts";
+import { ManagedProcess } from "../process/managed_process.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
 import { moduleArgs } from "../process/python_args.ts";
 import { trustedPath } from "../process/trusted_path.ts";
@@ -264,59 +263,36 @@ async function runStep(
   args: readonly string[],
   options: StepOptions,
 ): Promise<void> {
-  const { env, signal } = options;
+  const { env, onProgress, signal } = options;
   signal?.throwIfAborted();
-  const lines = new StepOutput(options);
+  const last: string[] = [];
+  let spokenAt = Date.now();
   // An installer has no state to save, so it gets little time to end.
   await using process = ManagedProcess.spawn({
     command: namedProgram("/bin/sh"),
-    args: ["-c", 'umask 022 && exec "$@"', "sh", command, ...args], // no group may write to its files
+    // No group may write to its files.
+    args: ["-c", 'umask 022 && exec "$@" >&2', "sh", command, ...args],
     env,
-    onStderr: (line) => lines.add(line),
+    onStderr: (line) => {
+      // pip first lists the packages for other systems.
+      if (line.trim() === "" || line.startsWith("Ignoring ")) return;
+      last.push(line.trimEnd());
+      if (last.length > LAST_LINES) last.shift();
+      if (Date.now() - spokenAt < PROGRESS_EVERY_MS) return;
+      spokenAt = Date.now();
+      onProgress?.(`  ${line.trim().slice(0, 70)}`);
+    },
     inputGraceMs: 0,
     termGraceMs: 1000,
   });
-  const read = lines.readFrom(process.pipes);
   const { exitCode, signal: killedBy } = await abortable(process.exited, signal);
-  await read;
   if (exitCode === 0) return;
   const how = killedBy === null ? `exited with code ${exitCode}` : `was killed by ${killedBy}`;
   throw new EnvironmentNotReadyError(
-    `Cannot build the Python environment: ${command} ${how}${lines.last()}`,
+    `Cannot build the Python environment: ${command} ${how}${
+      last.map((line) => `\n  ${line}`).join("")
+    }`,
     "See its last lines above. If this machine was offline, connect and run `ipybox setup` again; " +
       "if the disk is full, free 250 MB",
   );
-}
-
-/** The relevant lines of a program's two output streams. */
-class StepOutput {
-  #options: StepOptions;
-  #last: string[] = [];
-  #spokenAt = Date.now();
-
-  constructor(options: StepOptions) {
-    this.#options = options;
-  }
-
-  add(line: string): void {
-    // pip first lists the packages for other systems.
-    if (line.trim() === "" || line.startsWith("Ignoring ")) return;
-    this.#last.push(line.trimEnd());
-    if (this.#last.length > LAST_LINES) this.#last.shift();
-    if (Date.now() - this.#spokenAt < PROGRESS_EVERY_MS) return;
-    this.#spokenAt = Date.now();
-    this.#options.onProgress?.(`  ${line.trim().slice(0, 70)}`);
-  }
-
-  async readFrom(pipes: ByteStream): Promise<void> {
-    const output = new OutputTail();
-    for await (const bytes of bytesOf(pipes)) {
-      for (const line of output.push(bytes)) this.add(line);
-    }
-    for (const line of output.end()) this.add(line);
-  }
-
-  last(): string {
-    return this.#last.map((line) => `\n  ${line}`).join("");
-  }
 }

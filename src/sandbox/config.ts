@@ -4,7 +4,6 @@ import { ConfigError } from "../base/errors.ts";
 import { useNamedFile } from "./named_file.ts";
 import type { TrustSetting } from "../files/own_entries.ts";
 import { workspaceOfSession } from "../files/workspace_state.ts";
-import { parseFile } from "../json/document.ts";
 import { problemLines } from "../json/problems.ts";
 import { isInside, realPathIfSeen, stateOf } from "../process/trusted_path.ts";
 
@@ -131,17 +130,8 @@ export async function readSandboxConfig(
   const parse = (value: unknown, source: string) =>
     parseSandboxConfig(value, { source, allowUnsafe });
   const read = await useNamedFile(config, { workspace, what: "sandbox settings", trust, parse });
-  return read ?? parseConfigText(null, { source: `sandbox settings ${config}` });
-}
-
-/** Parses the text of a settings file; `null` stands for one that does not exist. */
-export function parseConfigText(
-  text: string | null,
-  options: ParseSandboxConfigOptions & { readonly source: string },
-): SandboxConfig {
-  const { source } = options;
-  if (text === null) throw new ConfigError(`The ${source} do not exist`);
-  return parseSandboxConfig(parseFile(source, text).value, options);
+  if (read === undefined) throw new ConfigError(`The sandbox settings ${config} do not exist`);
+  return read;
 }
 
 /** Refuses settings in a project, which may have come with it: clients name the same file in each. */

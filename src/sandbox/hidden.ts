@@ -10,15 +10,8 @@ import type { ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
 import { STATE_FOLDER } from "../process/trusted_path.ts";
 
-/** How many levels of folders are searched. */
-const MAX_DEPTH = 4;
-/** How many entries are looked at. A million take about a second. */
-const MAX_ENTRIES = 10_000_000;
 /** How many paths can be hidden: each is a mount, and mounts make every start slower. */
 const MAX_HIDDEN = 500;
-
-/** Folders without secrets of the user's, however much they hold. */
-const UNSEARCHED: readonly string[] = ["node_modules"];
 
 const SECRET_FILES: ReadonlySet<string> = new Set([
   ".boto",
@@ -38,14 +31,14 @@ const SECRET_FILES: ReadonlySet<string> = new Set([
 const DOTENV = /^\.{1,2}(?:env|dev\.vars)(?:\W|_|$)/;
 const EXAMPLE = /[._-](example|sample|template)$/;
 
-/** The paths to hide, and warnings about those that could not be determined. */
+/** The paths to hide, and a warning about those that are too many. */
 export interface Hidden {
   /** The paths to hide, of which at most {@linkcode MAX_HIDDEN} are given. */
   readonly paths: readonly string[];
   /** Paths of the repository outside of it that git needs, if it is a worktree or a submodule. */
   readonly repository: readonly string[];
-  /** Why code may see more than it should, in sentences for the user. */
-  readonly warnings: readonly string[];
+  /** Why code may see more than it should, in a sentence for the user. */
+  readonly warning?: string;
 }
 
 const answerSchema = z.object({
@@ -65,23 +58,19 @@ export async function findHidden(
     pattern: DOTENV.source,
     example: EXAMPLE.source,
     state: STATE_FOLDER,
-    unsearched: UNSEARCHED,
-    depth: MAX_DEPTH,
-    entries: MAX_ENTRIES,
     most: MAX_HIDDEN,
   };
   const args = ["-I", "-S", "-c", asset("sandbox/hidden.py"), JSON.stringify(order)];
   const { success, stdout, stderr } = await runProgram(python, { args, signal });
   if (!success) throw new Error(`Cannot search ${folder} for secrets: ${stderr.trim()}`);
   const { paths, found, repository } = answerSchema.parse(JSON.parse(stdout));
-  const warnings: string[] = [];
-  if (found > paths.length) {
-    warnings.push(
-      `Code can read ${found - paths.length} files with names of secrets in ${folder}: at most ` +
-        `${MAX_HIDDEN} can be hidden`,
-    );
-  }
-  return { paths, repository, warnings };
+  const left = found - paths.length;
+  if (left === 0) return { paths, repository };
+  const names = `files with names of secrets in ${folder}`;
+  return {
+    ...{ paths, repository },
+    warning: `Code can read ${left} ${names}: at most ${MAX_HIDDEN} can be hidden`,
+  };
 }
 
 /** Whether files and folders of this name are hidden from executed code. */

@@ -119,9 +119,9 @@ export function rlimits(limits: EffectiveLimits, countsProcesses = true): Rlimit
 }
 
 function withoutNull(values: Record<string, number | null>): Record<string, number> {
-  const set: Record<string, number> = {};
-  for (const [name, value] of Object.entries(values)) if (value !== null) set[name] = value;
-  return set;
+  return Object.fromEntries(
+    Object.entries(values).flatMap(([name, value]) => value === null ? [] : [[name, value]]),
+  );
 }
 
 /** How many processes of a session are ipybox's own: bubblewrap, relays, launcher, gateway. */

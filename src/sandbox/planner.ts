@@ -16,25 +16,10 @@ const SHELL: ProgramPath = namedProgram("/bin/sh");
 interface PlannerOptions {
   /** The user's additional settings. */
   readonly config: SandboxConfig;
-  /** An existing folder that only the host can see. */
+  /** An existing folder that only the host can see: the working directory of the sandbox. */
   readonly hostPrivate: string;
-  /** The working directory of the sandbox. */
-  readonly cwd: string;
   /** The search path for programs. */
   readonly path: string;
-}
-
-/** Options of {@linkcode Planner.plan}. */
-export interface PlanOptions {
-  /**
-   * Whether to start nothing until a line arrives on stdin. Until then, there is only one process,
-   * so limits set on it apply to everything that it will start.
-   *
-   * @default {false}
-   */
-  readonly waits?: boolean;
-  /** Cancels the wait for the plan. */
-  readonly signal?: AbortSignal;
 }
 
 /**
@@ -54,7 +39,7 @@ export class Planner implements AsyncDisposable {
   /** Starts a planner, unless the runtime itself has to start the command. */
   static async start(
     { command, env, programs }: SrtCommand,
-    { config, hostPrivate, cwd, path }: PlannerOptions,
+    { config, hostPrivate, path }: PlannerOptions,
   ): Promise<Planner | undefined> {
     if (Deno.build.os !== "linux") return undefined;
     if ((config.network?.allowedDomains ?? []).length > 0) return undefined;
@@ -67,7 +52,7 @@ export class Planner implements AsyncDisposable {
     const process = ManagedProcess.spawn({
       command,
       args: [...DENO_ARGS, script, SRT_LIBRARY],
-      cwd,
+      cwd: hostPrivate,
       env: { PATH: path, HOME: hostPrivate, TMPDIR: temporary, ...env },
       inputGraceMs: 0,
       termGraceMs: 0,
@@ -78,11 +63,14 @@ export class Planner implements AsyncDisposable {
   /**
    * Determines how to start a command in the sandbox; `undefined` if the runtime has to start it.
    * That includes a failure to plan: starting it then fails in the same way and is reported.
+   *
+   * @param waits Whether to start nothing until a line arrives on stdin. Until then, there is only one
+   * process, so limits set on it apply to everything that it will start.
    */
   async plan(
     settings: SrtSettings,
     command: readonly string[],
-    { waits = false, signal }: PlanOptions,
+    { waits, signal }: { readonly waits: boolean; readonly signal: AbortSignal },
   ): Promise<{ command: ProgramPath; args: string[] } | undefined> {
     using _stage = stage("wait for the plan");
     if (await needPlaceholders(settings)) return undefined;

@@ -177,14 +177,6 @@ export interface NamespaceSettings {
   readonly maximum: string | undefined;
 }
 
-/** Why user namespaces do not work, and the fix. */
-interface NamespaceFailure {
-  /** The reason. */
-  readonly detail: string;
-  /** The fix. */
-  readonly fix: string;
-}
-
 const CONTAINER = "--security-opt seccomp=unconfined --security-opt apparmor=unconfined " +
   "--security-opt systempaths=unconfined, or use the container as the sandbox (--no-sandbox)";
 
@@ -192,7 +184,7 @@ const CONTAINER = "--security-opt seccomp=unconfined --security-opt apparmor=unc
 export function explainNamespaceFailure(
   stderr: string,
   settings: NamespaceSettings,
-): NamespaceFailure {
+): { readonly detail: string; readonly fix: string } {
   const said = stderr.trim().split("\n").at(-1) ?? "";
   if (settings.unprivilegedClone === "0") {
     return {

@@ -165,7 +165,7 @@ export async function workspaceView(
     statesAround(workspace),
     userFolders(),
   ]);
-  for (const warning of hidden.flatMap(({ warnings }) => warnings)) log.warn(warning);
+  for (const { warning } of hidden) if (warning !== undefined) log.warn(warning);
   const mask = [...hidden.flatMap(({ paths }) => paths), ...around, ...own];
   // Files in a folder of ipybox's own belong to another session.
   const repositories = hidden.flatMap(({ repository }) => repository)
@@ -232,28 +232,6 @@ export function requireSandbox(
       ? "Have the place deny this to code: docs/placements.md says what each kind has to deny"
       : "ipybox doctor",
   );
-}
-
-/** Suggests a fix when the sandbox did not start. */
-export function sandboxFix(stderr: string): string {
-  if (/Can't (?:find source path|create file|mkdir|bind mount)|shows something else/.test(stderr)) {
-    return "Run it again, in case files were moved; if that does not help, run: ipybox doctor";
-  }
-  if (/RTM_NEWADDR|uid map|user namespace|unshare/i.test(stderr)) {
-    return "Allow user namespaces: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 " +
-      "kernel.unprivileged_userns_clone=1";
-  }
-  if (/mount proc|\/newroot\/proc/i.test(stderr)) {
-    return "In a container, start it with --security-opt seccomp=unconfined " +
-      "--security-opt systempaths=unconfined, or use the container as the sandbox: --no-sandbox";
-  }
-  // bubblewrap's own errors say that it is installed.
-  if (!/^bwrap: /m.test(stderr) && /bwrap|bubblewrap|socat|ripgrep|\brg\b/i.test(stderr)) {
-    return "sudo apt-get install -y bubblewrap socat ripgrep";
-  }
-  // Deno has the package without its dependencies.
-  if (/--cached-only/.test(stderr)) return "ipybox setup";
-  return "ipybox doctor";
 }
 
 /** The paths in the workspace that code must not change, such as the settings of servers' sandboxes. */

@@ -1,9 +1,9 @@
-import { assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { assertEquals, assertRejects } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { ConfigError } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
 import { effectiveLimits } from "./limits.ts";
-import { prepareSandbox, sandboxFix, workspaceView } from "./sandbox.ts";
+import { prepareSandbox, workspaceView } from "./sandbox.ts";
 import { hostPython } from "./wall.ts";
 
 Deno.test("prepareSandbox() refuses a workspace around what only the host may see", async () => {
@@ -29,13 +29,6 @@ Deno.test("prepareSandbox() refuses a workspace around what only the host may se
     ConfigError,
     `ipybox keeps its own files in ${workspace}/host, which code must not see`,
   );
-});
-
-Deno.test("sandboxFix() installs bubblewrap only if that is missing", () => {
-  const missing = "Sandbox dependencies not available: bubblewrap (bwrap) not installed";
-  assertEquals(sandboxFix(missing), "sudo apt-get install -y bubblewrap socat ripgrep");
-  const moved = sandboxFix("bwrap: Can't find source path /a: No such file");
-  assertMatch(moved, /^Run it again, .*ipybox doctor$/);
 });
 
 Deno.test("workspaceView() takes the .git of a worktree, which is a file, and keeps a repository's", async () => {

@@ -1,11 +1,12 @@
 import { basename, dirname, isAbsolute, join } from "node:path";
-import type { ConfigError } from "../base/errors.ts";
+import { ConfigError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { hostEnv } from "../base/permission.ts";
 import { allDone } from "../base/signals.ts";
+import { parseFile } from "../json/document.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { reliablePath, STATE_FOLDER, trustedPath } from "../process/trusted_path.ts";
-import { parseConfigText, type SandboxConfig } from "./config.ts";
+import { parseSandboxConfig, type SandboxConfig } from "./config.ts";
 import { baseIn, isBroad } from "./installation.ts";
 import { workspaceView } from "./sandbox.ts";
 import { checked, enclose, hostPython, SYSTEM } from "./wall.ts";
@@ -137,7 +138,11 @@ function userConfig({ settings, openReads }: ServerSandboxOptions): SandboxConfi
   if (settings === undefined) return {};
   if (settings.problem !== undefined) throw settings.problem;
   const source = `sandbox settings ${settings.path}`;
-  return parseConfigText(settings.text, { source, allowUnsafe: openReads });
+  if (settings.text === null) throw new ConfigError(`The ${source} do not exist`);
+  return parseSandboxConfig(parseFile(source, settings.text).value, {
+    source,
+    allowUnsafe: openReads,
+  });
 }
 
 /** The existing paths among the arguments: a script, a folder to work on. */

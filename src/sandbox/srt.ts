@@ -84,26 +84,6 @@ interface FindSrtOptions extends ProgramSearch {
   offline?: boolean;
 }
 
-/** The environment of `srt`, which passes most of it to its child processes. */
-export function srtEnvironment(
-  { env }: SrtCommand,
-  { path, hostPrivate, temporary }: {
-    /** The search path for programs. */
-    readonly path: string;
-    /** A folder that only the host can see. */
-    readonly hostPrivate: string;
-    /** The folder for temporary files inside. */
-    readonly temporary: string;
-  },
-): Record<string, string> {
-  return {
-    PATH: path,
-    HOME: hostPrivate, // srt lets code inside write to some folders below it
-    CLAUDE_CODE_TMPDIR: temporary,
-    ...env,
-  };
-}
-
 /** Finds the sandbox runtime, which is downloaded on first use. */
 export async function findSrt(options: FindSrtOptions): Promise<SrtCommand> {
   const [srt, programs] = await allDone([throughDeno(options), srtPrograms(options)]);
@@ -173,15 +153,14 @@ async function askedOrDownloaded(
   }
   if (vendor === undefined) {
     log.info(`Downloading the sandbox runtime (${SRT_LIBRARY})`);
-    // The command's environment is the user's own: it knows their proxies and registries.
-    await denoOutput(deno, ["cache", "--no-config", SRT_LIBRARY], signal);
+    await cacheSrt(deno, signal);
     vendor = await findVendor(info.npmCache);
   }
   return { denoDir: info.denoDir, vendor };
 }
 
 /** The Deno that runs the sandbox runtime. */
-async function srtDeno(search: ProgramSearch = {}): Promise<ProgramPath> {
+export async function srtDeno(search: ProgramSearch = {}): Promise<ProgramPath> {
   try {
     return await denoProgram(search);
   } catch (cause) {
@@ -209,11 +188,18 @@ async function denoOutput(
   signal: AbortSignal | undefined,
 ): Promise<string> {
   // A deno.json or .npmrc in the current folder must have no effect.
-  const end = await runProgram(deno, { args, env: { NO_COLOR: "1" }, signal });
-  if (end.success) return end.stdout;
+  const { success, stdout, stderr } = await runProgram(deno, {
+    args,
+    env: { NO_COLOR: "1" },
+    signal,
+  });
+  if (success) return stdout;
+  const lines = stderr.split("\n").filter((line) => line.trim() !== "").slice(0, 8);
   throw new SandboxUnavailableError(
-    `Cannot download the sandbox runtime: \`deno ${args.join(" ")}\` failed: ${end.stderr.trim()}`,
-    `deno cache ${SRT_LIBRARY}`,
+    `Cannot download the sandbox runtime: \`deno ${args.join(" ")}\` failed:${
+      lines.map((line) => `\n  ${line}`).join("")
+    }`,
+    "Connect to the network, or to the npm registry in your .npmrc, and run: ipybox setup",
   );
 }
 
@@ -234,19 +220,9 @@ export async function checkSrt(): Promise<Prerequisite> {
   return { name: "srt", state: "missing", version: null, detail, fix: `deno cache ${SRT_LIBRARY}` };
 }
 
-/** Downloads the pinned `srt` into Deno's cache. */
-export async function cacheSrt(signal?: AbortSignal): Promise<void> {
-  const { success, stderr } = await runProgram(await srtDeno(), {
-    args: ["cache", "--no-config", SRT_LIBRARY],
-    env: { NO_COLOR: "1" },
-    signal,
-  });
-  if (success) return;
-  const lines = stderr.split("\n").filter((line) => line.trim() !== "");
-  throw new EnvironmentNotReadyError(
-    `Cannot download ${SRT_LIBRARY}:${lines.slice(0, 8).map((line) => `\n  ${line}`).join("")}`,
-    "Connect to the network, or to the npm registry in your .npmrc, and run: ipybox setup",
-  );
+/** Downloads the pinned `srt` into Deno's cache, by the user's own proxies and registries. */
+export async function cacheSrt(deno: ProgramPath, signal?: AbortSignal): Promise<void> {
+  await denoOutput(deno, ["cache", "--no-config", SRT_LIBRARY], signal);
 }
 
 async function startedVersion({ command, env }: SrtCommand): Promise<string | undefined> {

@@ -120,36 +120,28 @@ export async function installSystemPackages(
   if (tools.length === 0) return;
   const manager = await findPackageManager();
   const fix = installCommand(tools, { manager, root: isRoot() === true });
-  const missing = `Programs are missing: ${tools.join(", ")}`;
-  if (manager !== APT_GET) throw new EnvironmentNotReadyError(missing, fix);
-  try {
-    await installPackages(packagesOf(tools, manager), options);
-  } catch (error) {
-    if (!(error instanceof InstallError)) throw error;
-    const message = error.tried ? error.message : `${missing} (${error.message})`;
-    throw new EnvironmentNotReadyError(message, fix);
-  }
-}
-
-/** Packages could not be installed. */
-class InstallError extends Error {
-  override readonly name: string = "InstallError";
-
-  constructor(readonly tried: boolean, message: string) {
-    super(message);
-  }
+  if (manager === APT_GET) return await installPackages(packagesOf(tools, manager), options, fix);
+  throw new EnvironmentNotReadyError(`Programs are missing: ${tools.join(", ")}`, fix);
 }
 
 /** Installs packages with `apt-get`, under the conditions of {@linkcode installSystemPackages}. */
 export async function installPackages(
   packages: readonly string[],
   options: InstallOptions = {},
+  fix = `apt-get install ${packages.join(" ")}`,
 ): Promise<void> {
   const start = await startOf(options);
+  if (start === undefined) {
+    const why = options.yes
+      ? "passwordless sudo does not work here"
+      : "requires root, or --yes with passwordless sudo";
+    const missing = `Packages are missing: ${packages.join(", ")}`;
+    throw new EnvironmentNotReadyError(`${missing} (not installed: ${why})`, fix);
+  }
   const run = async (args: readonly string[]) => {
     const all = [...start.args, ...args];
     options.onProgress?.(`$ ${[start.program, ...all].join(" ")}`);
-    return await runToEnd(start.program, all, options.signal);
+    return await runProgram(start.program, { args: all, signal: options.signal });
   };
   // Waits for an upgrade that runs in the background.
   const install = [...APT_GET.install, "-o", "DPkg::Lock::Timeout=120", ...packages];
@@ -161,10 +153,12 @@ export async function installPackages(
     await run(["update"]);
     result = await run(install);
   }
-  if (result.success) return;
-  throw new InstallError(
-    true,
-    `Cannot install system packages: apt-get failed${result.lastLines}`,
+  const { success, stdout, stderr } = result;
+  if (success) return;
+  const lines = (stdout + stderr).split("\n").filter((line) => line.trim() !== "").slice(-8);
+  throw new EnvironmentNotReadyError(
+    `Cannot install system packages: apt-get failed${lines.map((line) => `\n  ${line}`).join("")}`,
+    fix,
   );
 }
 
@@ -173,20 +167,14 @@ export function isRoot(): boolean | undefined {
   return isGranted({ name: "sys", kind: "uid" }) ? Deno.uid() === 0 : undefined;
 }
 
-/** The command that starts `apt-get` without a prompt. */
+/** The command that starts `apt-get` without a prompt, if there is one. */
 async function startOf(
   options: InstallOptions,
-): Promise<{ program: ProgramPath; args: readonly string[] }> {
+): Promise<{ program: ProgramPath; args: readonly string[] } | undefined> {
   const args = ["DEBIAN_FRONTEND=noninteractive", ...APT_GET.paths];
   if (isRoot() === true) return { program: ENV, args };
   const sudo = options.yes ? await sudoWithoutPassword() : undefined;
-  if (sudo !== undefined) return { program: sudo, args: ["-n", ENV, ...args] };
-  throw new InstallError(
-    false,
-    options.yes
-      ? "not installed: passwordless sudo does not work here"
-      : "not installed: requires root, or --yes with passwordless sudo",
-  );
+  return sudo && { program: sudo, args: ["-n", ENV, ...args] };
 }
 
 const ENV = namedProgram("/usr/bin/env");
@@ -195,16 +183,6 @@ async function sudoWithoutPassword(): Promise<ProgramPath | undefined> {
   const sudo = await findProgram("sudo");
   if (sudo === undefined) return undefined;
   return (await runProgram(sudo, { args: ["-n", "true"] })).success ? sudo : undefined;
-}
-
-async function runToEnd(
-  program: ProgramPath,
-  args: readonly string[],
-  signal: AbortSignal | undefined,
-): Promise<{ success: boolean; lastLines: string }> {
-  const { success, stdout, stderr } = await runProgram(program, { args, signal });
-  const lines = (stdout + stderr).split("\n").filter((line) => line.trim() !== "").slice(-8);
-  return { success, lastLines: lines.map((line) => `\n  ${line}`).join("") };
 }
 
 async function hasAptLists(): Promise<boolean> {

@@ -22,14 +22,7 @@ import type { SandboxConfig } from "./config.ts";
 import { isBroad } from "./installation.ts";
 import { type EffectiveLimits, rlimits } from "./limits.ts";
 import { Planner } from "./planner.ts";
-import {
-  DENO_ARGS,
-  findSrt,
-  SRT_LIBRARY,
-  type SrtCommand,
-  srtEnvironment,
-  type SrtSettings,
-} from "./srt.ts";
+import { DENO_ARGS, findSrt, SRT_LIBRARY, type SrtCommand, type SrtSettings } from "./srt.ts";
 import { syscallFilter } from "./syscall_filter.ts";
 import { isOwnProgram } from "./workspace.ts";
 
@@ -173,7 +166,12 @@ export async function enclose(enclosure: Enclosure): Promise<EnclosedProgram> {
     );
   }
   const srt = await withoutDelay(await findSrt(enclosure), hostPrivate);
-  const own = srtEnvironment(srt, { path, hostPrivate, temporary });
+  const own = {
+    PATH: path,
+    HOME: hostPrivate, // srt lets code inside write to some folders below it
+    CLAUDE_CODE_TMPDIR: temporary,
+    ...srt.env,
+  };
   const proxy = `${hostPrivate}/proxy`;
   const isLinux = Deno.build.os === "linux";
   const started = async (settings: string, inside: readonly string[]) => {
@@ -196,7 +194,7 @@ export async function enclose(enclosure: Enclosure): Promise<EnclosedProgram> {
     parts.move();
     return { ...start, settings };
   }
-  await using planner = await Planner.start(srt, { config, hostPrivate, cwd: hostPrivate, path });
+  await using planner = await Planner.start(srt, { config, hostPrivate, path });
   await Deno.mkdir(proxy, { recursive: true });
   const contents = await looked;
   const settings = await settingsOf(srt, enclosure, contents);

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { count, el } from "./dom.js";
+import { count, el, onCtrlEnter } from "./dom.js";
 import { escapeHidden, foreign, isPlain } from "./visible.js";
 
 /** A text that is longer, or has several lines, is not read as JSON. */
@@ -48,11 +48,7 @@ export class ArgumentsEditor {
         onInput();
       });
     }
-    this.element.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || event.repeat) return;
-      event.preventDefault();
-      onAllow();
-    });
+    onCtrlEnter(this.element, onAllow);
   }
 
   /** Whether anything is other than it was asked for. */

@@ -29,6 +29,15 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
+/** Acts when Ctrl+Enter, or Command+Enter, is pressed in an element. */
+export function onCtrlEnter(element, act) {
+  element.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || event.repeat) return;
+    event.preventDefault();
+    act();
+  });
+}
+
 /** A number for people. */
 export function number(value) {
   return value.toLocaleString("en").replaceAll(",", "\u202f");

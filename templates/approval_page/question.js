@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { el, number } from "./dom.js";
+import { el, number, onCtrlEnter } from "./dom.js";
 import { GuardedForm, label } from "./guard.js";
 import { foreignView } from "./request.js";
 import { foreign, isPlain } from "./visible.js";
@@ -24,11 +24,7 @@ export class QuestionForm extends GuardedForm {
       el("div", { class: "buttons" }, this.#open, this.#accept, this.#decline, this.#cancel),
     );
     this.element.addEventListener("submit", (event) => event.preventDefault());
-    this.#card.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || event.repeat) return;
-      event.preventDefault();
-      this.allow();
-    });
+    onCtrlEnter(this.#card, () => this.allow());
     label(this.#decline, "Decline");
     label(this.#cancel, "Dismiss");
     label(this.#open, "Open in a new tab");

@@ -370,7 +370,7 @@ def main():
         variables |= more
     if answer["supervisor"]:
         program = runpy.run_path(f"{answer['programs']}/launcher/supervisor.py")
-        more = {"argv": argv, "env": variables, "cwd": "/", "locks": [], "remove": [root]}
+        more = {"argv": argv, "env": variables, "cwd": "/", "lock": None, "remove": [root]}
         program["serve_beside"]({**answer["supervisor"], **more}, prepare)
     prepare()
     become(argv, variables, root)

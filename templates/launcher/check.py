@@ -113,9 +113,9 @@ def of_this_process():
     for name, value in status.items():
         if name.startswith("Cap") and int(value, 16):
             yield f"it has capabilities ({name})"
-    if keyring() != "EPERM":
+    if not refuses_keys():
         yield "the kernel's keys can be requested"
-    if setuid() != "EPERM":
+    if not refuses_setuid():
         yield "setuid files can be created"
 
 
@@ -213,27 +213,26 @@ def identity_of(path):
     return [found.st_dev, found.st_ino]
 
 
-def keyring():
+def refuses_keys():
     call = KEYCTL.get(os.uname().machine)
-    if call is None:
-        return "unknown"
-    if system_call(call, KEYCTL_GET_KEYRING_ID, KEY_SPEC_SESSION_KEYRING, 0) >= 0:
-        return "allowed"
-    return name_of(ctypes.get_errno())
+    if call is None or system_call(call, KEYCTL_GET_KEYRING_ID, KEY_SPEC_SESSION_KEYRING, 0) >= 0:
+        return False
+    return ctypes.get_errno() == errno.EPERM
 
 
-def setuid():
+def refuses_setuid():
     """Requests setuid bits in ways that create no file."""
-    try:
-        os.fchmod(-1, 0o4000)
-    except OSError as error:
-        result = name_of(error.errno)
-    try:
-        os.open("", os.O_CREAT | os.O_WRONLY, 0o2000)
-    except PermissionError:
-        return result
-    except OSError as error:
-        return name_of(error.errno)
+    for request in (
+        lambda: os.fchmod(-1, 0o4000),
+        lambda: os.open("", os.O_CREAT | os.O_WRONLY, 0o2000),
+    ):
+        try:
+            request()
+            return False
+        except OSError as error:
+            if error.errno != errno.EPERM:
+                return False
+    return True
 
 
 def is_open(path):
@@ -269,9 +268,9 @@ def is_process(pid):
         return error.errno == errno.EPERM
 
 
-def connects(family, address, kind=socket.SOCK_STREAM):
+def connects(family, address):
     try:
-        with socket.socket(family, kind) as sock:
+        with socket.socket(family, socket.SOCK_STREAM) as sock:
             sock.settimeout(1)
             sock.connect(address)
         return "open"
@@ -309,10 +308,10 @@ def confine_sockets():
     os.close(ruleset)
 
 
-def close_inherited():
+def close_inherited(*kept):
     """Closes those that are open: in a container, there can be a thousand million that are not."""
     for name in os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd"):
-        if int(name) > 2:
+        if int(name) > 2 and int(name) not in kept:
             try:
                 os.close(int(name))
             except OSError:

@@ -16,13 +16,13 @@ The supervisor of a durable session announces when a host is gone (DETACH) and w
 door wait. A READY with that number starts over.
 """
 
-import collections
 import ctypes
 import errno
 import fcntl
 import json
 import os
 import resource
+import runpy
 import selectors
 import signal
 import socket
@@ -51,6 +51,9 @@ PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 
+# From beside this file: nothing is imported from the workspace, nor from there by name.
+CHECK = runpy.run_path(f"{os.path.dirname(os.path.abspath(__file__))}/check.py")
+
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 QUICKACK = getattr(socket, "TCP_QUICKACK", None)
 
@@ -75,17 +78,7 @@ def take_descriptors():
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     os.dup2(null, 0)
     os.dup2(2, 1)
-    try:
-        names = os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd")
-        inherited = [int(name) for name in names]
-    except OSError:
-        inherited = range(3, 4096)
-    for fd in inherited:
-        if fd > 2 and fd not in (link_in, link_out):
-            try:
-                os.close(fd)
-            except OSError:
-                pass  # the one that listed the folder, already closed
+    CHECK["close_inherited"](link_in, link_out)
     for fd in (link_in, link_out):
         os.set_blocking(fd, False)
         try:
@@ -109,20 +102,6 @@ def harden():
 class Stream:
     """One connection on this side and its state on the link."""
 
-    __slots__ = (
-        "backlog",
-        "connecting",
-        "credit",
-        "ended_by_host",
-        "ended_by_us",
-        "events",
-        "process",
-        "sid",
-        "sock",
-        "taken",
-        "window",
-    )
-
     def __init__(self, sid, sock, connecting, process=None):
         self.sid = sid
         self.sock = sock
@@ -131,10 +110,9 @@ class Stream:
         self.credit = WINDOW  # how much we may still send
         self.window = WINDOW  # how much the host may still send
         self.taken = 0  # how much of it was taken and not yet acknowledged
-        self.backlog = collections.deque()  # what the socket has not accepted yet
+        self.backlog = bytearray()  # what the socket has not accepted yet
         self.ended_by_us = False
         self.ended_by_host = False
-        self.events = 0
 
 
 class Launcher:
@@ -150,9 +128,7 @@ class Launcher:
         self.next_sid = 1
         self.inbox = bytearray()
         self.buffer = memoryview(bytearray(1 << 18))  # for one read, until the next one
-        self.outbox = collections.deque()
-        self.outbox_size = 0
-        self.out_registered = False
+        self.outbox = bytearray()
         self.congested = False
         self.gateway = None  # the address that host-opened streams lead to
         self.door = None
@@ -182,10 +158,7 @@ class Launcher:
     # --- link ---------------------------------------------------------------------------------
 
     def send(self, kind, sid, payload=b""):
-        self.outbox.append(HEADER.pack(kind, sid, len(payload)))
-        self.outbox_size += HEADER.size + len(payload)
-        if payload:
-            self.outbox.append(payload)
+        self.outbox += HEADER.pack(kind, sid, len(payload)) + payload
 
     def send_data(self, stream, data):
         """Sends data of a socket, immediately if nothing is queued. `data` is copied if it must wait."""
@@ -197,40 +170,22 @@ class Launcher:
             except OSError:
                 pass  # the pipe is full, or flush() will fail, too
         if written < HEADER.size + len(data):
-            rest = (header + data)[written:]
-            self.outbox.append(rest)
-            self.outbox_size += len(rest)
+            self.outbox += (header + data)[written:]
 
     def flush(self):
-        """Writes as much as the pipe accepts, in as few calls as possible."""
+        """Writes as much as the pipe accepts."""
         outbox = self.outbox
         while outbox:
-            batch = [outbox[i] for i in range(min(len(outbox), 256))]
             try:
-                written = os.writev(self.link_out, batch)
+                del outbox[: os.write(self.link_out, outbox)]
             except BlockingIOError:
                 break
             except OSError:  # the host is gone, as the end of stdin shows, too
                 self.stopping = True
                 outbox.clear()
-                self.outbox_size = 0
                 return
-            self.outbox_size -= written
-            while written:
-                first = outbox[0]
-                if written >= len(first):
-                    written -= len(first)
-                    outbox.popleft()
-                else:
-                    outbox[0] = memoryview(first)[written:]
-                    written = 0
-        if bool(outbox) != self.out_registered:
-            self.out_registered = bool(outbox)
-            if self.out_registered:
-                self.selector.register(self.link_out, WRITE, lambda _: None)
-            else:
-                self.selector.unregister(self.link_out)
-        if (self.outbox_size > CONGESTED) != self.congested:
+        self.register(self.link_out, WRITE if outbox else 0, lambda _: None)
+        if (len(outbox) > CONGESTED) != self.congested:
             self.congested = not self.congested
             for stream in self.streams.values():
                 self.watch(stream)
@@ -394,15 +349,16 @@ class Launcher:
                 events |= READ
             if stream.backlog:
                 events |= WRITE
-        if events == stream.events:
-            return
-        if stream.events == 0:
-            self.selector.register(stream.sock, events, lambda got: self.on_socket(stream, got))
-        elif events == 0:
-            self.selector.unregister(stream.sock)
-        else:
-            self.selector.modify(stream.sock, events, lambda got: self.on_socket(stream, got))
-        stream.events = events
+        self.register(stream.sock, events, lambda got: self.on_socket(stream, got))
+
+    def register(self, file, events, act=None):
+        known = self.selector.get_map().get(file)
+        if known is None and events:
+            self.selector.register(file, events, act)
+        elif known is not None and not events:
+            self.selector.unregister(file)
+        elif known is not None and known.events != events:
+            self.selector.modify(file, events, act)
 
     def on_socket(self, stream, events):
         if self.streams.get(stream.sid) is not stream:
@@ -454,24 +410,21 @@ class Launcher:
             self.took(stream, sent)
             payload = payload[sent:]
         if len(payload) > 0:
-            stream.backlog.append(bytes(payload))
+            stream.backlog += payload
             self.watch(stream)
 
     def drain(self, stream):
         backlog = stream.backlog
         while backlog and not stream.connecting:
             try:
-                sent = stream.sock.send(backlog[0])
+                sent = stream.sock.send(backlog)
             except BlockingIOError:
                 break
             except OSError:
                 self.reset(stream)
                 return
             self.took(stream, sent)
-            if sent == len(backlog[0]):
-                backlog.popleft()
-            else:
-                backlog[0] = backlog[0][sent:]
+            del backlog[:sent]
         if stream.ended_by_host and not backlog and not stream.connecting:
             try:
                 stream.sock.shutdown(socket.SHUT_WR)
@@ -500,8 +453,7 @@ class Launcher:
 
     def close(self, stream, abort=False):
         del self.streams[stream.sid]
-        if stream.events:
-            self.selector.unregister(stream.sock)
+        self.register(stream.sock, 0)
         if stream.process is not None and stream.process.returncode is None:
             stream.process.kill()
         if abort and stream.process is None:
@@ -639,16 +591,6 @@ def own_children():
             return [int(pid) for pid in file.read().split()]
     except OSError:
         return []  # not available here; remaining processes end with their own parents
-
-
-def load_check():
-    """The check, from beside this file: nothing is imported from the workspace, nor from there by name."""
-    import runpy
-
-    return runpy.run_path(f"{os.path.dirname(os.path.abspath(__file__))}/check.py")
-
-
-CHECK = load_check()
 
 
 def main():

@@ -107,20 +107,29 @@ def frames(inbox, allowed):
         del inbox[:at]
 
 
+def write(outbox, send):
+    """Sends as much as the other side accepts. Returns whether it is still there."""
+    while outbox:
+        try:
+            del outbox[: send(outbox)]
+        except BlockingIOError:
+            break
+        except OSError:
+            return False
+    return True
+
+
 class Host:
     """A connection at the socket."""
 
     def __init__(self, sock):
         self.sock = sock
         self.inbox = bytearray()
-        self.outbox = collections.deque()
-        self.outbox_size = 0
+        self.outbox = bytearray()
         self.heard = time.monotonic()
-        self.events = 0
 
     def send(self, data):
-        self.outbox.append(data)
-        self.outbox_size += len(data)
+        self.outbox += data
 
 
 class Numbered:
@@ -163,10 +172,9 @@ class Supervisor:
     ACCEPTS = FROM_HOST | {BEAT, END, KEEP}  # from the host that is attached
     farewell = None  # the last message to hosts
 
-    def __init__(self, spec, listener, locks):
+    def __init__(self, spec, listener):
         self.spec = spec
         self.listener = listener
-        self.locks = locks
         self.selector = selectors.DefaultSelector()
         self.started = time.monotonic()
         self.alone_since = self.looked = self.started
@@ -184,10 +192,7 @@ class Supervisor:
         self.refused = set()  # connections to which the refusal is still to be sent
         self.enders = set()  # connections that wait for the end
         self.inbox = bytearray()
-        self.outbox = collections.deque()
-        self.outbox_size = 0
-        self.out_events = 0
-        self.in_events = 0
+        self.outbox = bytearray()
         self.stderr = b""
         self.process = None
         self.over = False
@@ -301,16 +306,15 @@ class Supervisor:
     # --- the launcher -------------------------------------------------------------------------
 
     def to_launcher(self, data):
-        self.outbox.append(data)
-        self.outbox_size += len(data)
+        self.outbox += data
 
     def on_launcher(self, _):
         data = self.read(self.process.stdout.fileno())
         if data is None:
             return
         if not data:
-            self.selector.unregister(self.process.stdout)
-            self.in_events = None
+            self.register(self.process.stdout, 0)
+            self.process.stdout.close()
             self.end(asked=False)
             return
         if self.is_broken:
@@ -357,6 +361,11 @@ class Supervisor:
             return None
         except OSError:
             return b""
+
+    def rest_of(self, pipe):
+        """Reads what a pipe still holds."""
+        while not pipe.closed and (data := self.read(pipe.fileno())):
+            yield data
 
     def on_wake(self, _):
         try:
@@ -434,9 +443,6 @@ class Supervisor:
     def attach(self, stranger, said):
         other = self.host
         if other is not None:
-            # The first frame may have been sent in part. Nobody needs the others.
-            while len(other.outbox) > 1:
-                other.outbox.pop()
             self.refuse(other, "taken", pid=process_of(stranger.sock))
             self.leave()
         self.epoch = said["epoch"]
@@ -510,87 +516,53 @@ class Supervisor:
         return [*filter(None, [self.host]), *self.strangers, *self.refused, *self.enders]
 
     def close(self, host):
-        if host.events:
-            self.selector.unregister(host.sock)
-            host.events = 0
-        host.sock.close()
+        if host.sock.fileno() >= 0:
+            self.register(host.sock, 0)
+            host.sock.close()
 
     # --- writing ------------------------------------------------------------------------------
 
     def flush(self):
-        while self.outbox and self.process is not None:
-            try:
-                written = os.write(self.process.stdin.fileno(), self.outbox[0])
-            except BlockingIOError:
-                break
-            except OSError:
+        if self.process is not None and not self.process.stdin.closed:
+            fd = self.process.stdin.fileno()
+            if not write(self.outbox, lambda data: os.write(fd, data)):
                 self.outbox.clear()  # it has exited, as its output will show
-                self.outbox_size = 0
-                break
-            except ValueError:
-                break  # closed by us
-            self.outbox_size -= written
-            if written == len(self.outbox[0]):
-                self.outbox.popleft()
-            else:
-                self.outbox[0] = self.outbox[0][written:]
         for host in self.connections():
-            if not self.write(host) or (host in self.refused and not host.outbox):
+            is_there = write(host.outbox, host.sock.send)
+            if not is_there or (host in self.refused and not host.outbox):
                 self.lose(host)
-
-    def write(self, host):
-        while host.outbox:
-            try:
-                written = host.sock.send(host.outbox[0])
-            except BlockingIOError:
-                return True
-            except OSError:
-                return False
-            host.outbox_size -= written
-            if written == len(host.outbox[0]):
-                host.outbox.popleft()
-            else:
-                host.outbox[0] = host.outbox[0][written:]
-        return True
 
     @property
     def takes(self):
         """Whether it takes what the launcher says. Before the first host, that waits in its pipe."""
         if self.host is None:
             return self.resets > 0
-        return self.host.outbox_size < CONGESTED
+        return len(self.host.outbox) < CONGESTED
 
     @property
     def backlog(self):
         """How many bytes wait for the launcher."""
-        return self.outbox_size
+        return len(self.outbox)
 
     def watch(self):
         """Registers for exactly those events that can be handled."""
-        if self.process is not None and self.in_events is not None:
-            self.in_events = self.register(
-                self.process.stdout, self.in_events, READ if self.takes else 0, self.on_launcher
-            )
+        if self.process is not None and not self.process.stdout.closed:
+            self.register(self.process.stdout, READ if self.takes else 0, self.on_launcher)
         if self.process is not None and not self.process.stdin.closed:
-            self.out_events = self.register(
-                self.process.stdin, self.out_events, WRITE if self.outbox else 0, lambda _: None
-            )
+            self.register(self.process.stdin, WRITE if self.outbox else 0, lambda _: None)
         for host in self.connections():
             takes = host not in self.refused and (host is not self.host or self.backlog < CONGESTED)
             events = (READ if takes else 0) | (WRITE if host.outbox else 0)
-            host.events = self.register(
-                host.sock, host.events, events, lambda got, host=host: self.on_host(host, got)
-            )
+            self.register(host.sock, events, lambda got, host=host: self.on_host(host, got))
 
-    def register(self, file, before, events, act):
-        if events != before:
-            if not before:
-                self.selector.register(file, events, act)
-            elif not events:
-                self.selector.unregister(file)
-            else:
-                self.selector.modify(file, events, act)
-        return events
+    def register(self, file, events, act=None):
+        known = self.selector.get_map().get(file)
+        if known is None and events:
+            self.selector.register(file, events, act)
+        elif known is not None and not events:
+            self.selector.unregister(file)
+        elif known is not None and known.events != events:
+            self.selector.modify(file, events, act)
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -599,9 +571,7 @@ class Supervisor:
         if self.ending is not None or self.over:
             return
         self.ending = (time.monotonic(), asked)
-        if self.out_events:
-            self.selector.unregister(self.process.stdin)
-            self.out_events = 0
+        self.register(self.process.stdin, 0)
         try:
             self.process.stdin.close()
         except OSError:
@@ -645,16 +615,10 @@ class Supervisor:
     def collect(self):
         """Ends the command's group, and takes what it said last."""
         process = self.process
-        unsent = b""
-        for data in iter(lambda: self.read(process.stderr.fileno()), None):
-            if not data:
-                break
-            self.stderr = (self.stderr + data)[-MAX_STDERR:]
-            unsent += data
+        unsent = b"".join(self.rest_of(process.stderr))
+        self.stderr = (self.stderr + unsent)[-MAX_STDERR:]
         # The last frames, such as how the gateway ended.
-        for data in iter(lambda: self.read(process.stdout.fileno()), None):
-            if not data:
-                break
+        for data in self.rest_of(process.stdout):
             self.inbox += data
         try:
             for kind, sid, whole in frames(self.inbox, FROM_LAUNCHER):
@@ -670,8 +634,7 @@ class Supervisor:
     def say_last(self, host):
         host.sock.settimeout(1)
         try:
-            for data in host.outbox:
-                host.sock.sendall(data)
+            host.sock.sendall(host.outbox)
         finally:
             host.sock.close()
 
@@ -698,11 +661,11 @@ class Beside(Supervisor):
     ACCEPTS = FROM_HOST | {DETACH, ATTACH, BEAT, END, ACK}
     farewell = "gone"
 
-    def __init__(self, spec, listener, locks, confine):
+    def __init__(self, spec, listener, confine):
         self.confine = confine  # what the command's process does before it runs
         self.words = os.dup(2)  # for its process to say why it cannot
         self.stream = Numbered()
-        super().__init__(spec, listener, locks)
+        super().__init__(spec, listener)
 
     def start(self):
         self.launch(self.spec["argv"])
@@ -764,7 +727,7 @@ class Beside(Supervisor):
 class Reaching(Supervisor):
     """The one here, of a launcher elsewhere. A command leads to the one there, again and again."""
 
-    def __init__(self, spec, listener, locks):
+    def __init__(self, spec, listener):
         self.reach = spec["reach"]
         self.stream = Numbered()
         self.attempts = 0
@@ -776,7 +739,7 @@ class Reaching(Supervisor):
         self.last_words = ""
         self.failed = False  # something may be left there
         self.unreached = False
-        super().__init__(spec, listener, locks)
+        super().__init__(spec, listener)
 
     def start(self):
         self.held_back = False  # the command gets no control group
@@ -822,7 +785,6 @@ class Reaching(Supervisor):
             self.put_off()
             return
         self.opened = time.monotonic()
-        self.in_events = self.out_events = 0
         program = f"{self.reach['program']}\0{json.dumps({'socket': self.reach['socket']})}\n"
         super().to_launcher(program.encode())
         super().to_launcher(
@@ -930,7 +892,7 @@ class Reaching(Supervisor):
 
     def watch(self):
         # Nobody listened.
-        if not self.in_events:
+        if self.process is None or self.process.stdout not in self.selector.get_map():
             self.heard = time.monotonic()
         if self.host is not None and self.backlog >= CONGESTED:
             self.host.heard = time.monotonic()
@@ -966,21 +928,15 @@ class Reaching(Supervisor):
         except OSError:
             pass  # it has ended
         process.wait()
-        for data in iter(lambda: self.read(process.stderr.fileno()), None):
-            if not data:
-                break
+        for data in self.rest_of(process.stderr):
             self.take_stderr(data)
         for file in (process.stdin, process.stdout, process.stderr):
-            try:
-                self.selector.unregister(file)
-            except KeyError:
-                pass  # it was not watched
+            self.register(file, 0)
             file.close()
         self.process = None
         self.is_met = False
         self.inbox.clear()
         self.outbox.clear()
-        self.outbox_size = 0
 
     def is_gone(self):
         """Whether the command says that the place is gone."""
@@ -1059,7 +1015,7 @@ def process_of(sock):
 
 
 def take_lock(path):
-    """Replaces a file that the host has locked with one that this process has locked."""
+    """Replaces a file that the host has locked with one that this process has locked, to its end."""
     fresh = f"{path}.next"
     with open(path, "rb") as file:
         content = file.read()
@@ -1067,7 +1023,6 @@ def take_lock(path):
     os.write(fd, content)
     fcntl.flock(fd, fcntl.LOCK_EX)
     os.rename(fresh, path)
-    return fd
 
 
 def attempt(act, *args):
@@ -1141,8 +1096,9 @@ def serve(kind, spec, *more):
     try:
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # protects the secret
-        locks = [take_lock(path) for path in spec["locks"]]
-        supervisor = kind(spec, listener, locks, *more)
+        if spec["lock"]:
+            take_lock(spec["lock"])
+        supervisor = kind(spec, listener, *more)
     except BaseException as error:
         os.write(2, f"Cannot start the session's supervisor: {error}\n".encode())
         if kind is Beside:  # elsewhere, the host removes nothing

@@ -1,6 +1,6 @@
 """Prints what code must not see of a folder that it works in, and where its git repository is, as JSON.
 
-Argument: the folder, the names of secrets, and limits, as JSON. It is Python because that lists large folders
+Argument: the folder, the names of secrets, and how many paths can be hidden, as JSON. It is Python because that lists large folders
 quickly, and can name what is not UTF-8.
 """
 
@@ -13,7 +13,9 @@ import sys
 ORDER = json.loads(sys.argv[1])
 NAMES = frozenset(ORDER["names"])
 SECRET, EXAMPLE = re.compile(ORDER["pattern"]), re.compile(ORDER["example"])
-UNSEARCHED = frozenset(ORDER["unsearched"])
+UNSEARCHED = "node_modules"  # no secrets of the user's, however much it holds
+MAX_DEPTH = 4  # levels of folders that are searched
+MAX_ENTRIES = 10_000_000  # that are looked at; a million take about a second
 # The parts of a git repository, and those that are only data.
 GIT_DATA = frozenset(("lfs", "logs", "objects", "refs", "reftable"))
 PARTS = ("HEAD", "config", "packed-refs", "shallow", "info", "hooks", *sorted(GIT_DATA))
@@ -66,11 +68,11 @@ def listing(folder):
     return os.scandir(folder)
 
 
-def search(root, depth, is_git=False):
+def search(root, is_git=False):
     """Finds secrets, sockets and ipybox's own folders by level. The data of git's repositories hold none."""
     state, found = ORDER["state"], []
     entries, level = 0, [(root, is_git)]
-    for _ in range(depth):
+    for _ in range(MAX_DEPTH):
         below = []
         for folder, in_git in level:
             try:
@@ -85,15 +87,15 @@ def search(root, depth, is_git=False):
             with listed:
                 for entry in listed:
                     entries += 1
-                    if entries > ORDER["entries"]:
+                    if entries > MAX_ENTRIES:
                         sys.exit(
-                            f"it has more than {ORDER['entries']} files and folders: name a smaller folder"
+                            f"it has more than {MAX_ENTRIES} files and folders: name a smaller folder"
                         )
                     name = entry.name
                     if entry.is_dir(follow_symlinks=False):
                         if name == state:
                             found.append(entry.path)
-                        elif name not in UNSEARCHED and not (in_git and name in GIT_DATA):
+                        elif name != UNSEARCHED and not (in_git and name in GIT_DATA):
                             below.append((entry.path, in_git or name == ".git"))
                     elif is_secret(name):
                         target = target_in(root, entry.path) if entry.is_symlink() else entry.path
@@ -144,11 +146,11 @@ def is_real(path):
     return os.path.exists(path) and not os.path.islink(path)
 
 
-PATHS = search(ORDER["folder"], ORDER["depth"])
+PATHS = search(ORDER["folder"])
 REPOSITORY = repository_of(ORDER["folder"])
 for part in REPOSITORY:
     if os.path.isdir(part) and os.path.basename(part) not in GIT_DATA:
-        PATHS += search(part, ORDER["depth"], True)  # programs of git listen there
+        PATHS += search(part, True)  # programs of git listen there
 PATHS = list(dict.fromkeys(PATHS))
 HIDDEN = PATHS if len(PATHS) <= ORDER["most"] else first(PATHS, ORDER["most"])
 json.dump({"paths": HIDDEN, "found": len(PATHS), "repository": REPOSITORY}, sys.stdout)

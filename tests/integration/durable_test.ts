@@ -22,7 +22,7 @@ import {
 } from "../../src/executor/durable.ts";
 import { settledWithin } from "../../src/base/signals.ts";
 import { parseExact, sealObject } from "../../src/json/exact.ts";
-import { SessionGoneError, SessionRefusedError, statusOf } from "../../src/place/supervisor.ts";
+import { SessionGoneError, statusOf } from "../../src/place/supervisor.ts";
 import { ipybox } from "../support/cli.ts";
 import { CALLS, follow, PARALLEL, TestSession } from "../support/durable.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
@@ -443,7 +443,7 @@ Deno.test("a session has a name", async (t) => {
         const slow = claim("eva", workspace);
         const refused = assertRejects(
           () => endDurable(id),
-          SessionRefusedError,
+          ConfigError,
           "has not answered",
         );
         for (const name of ["ida", "una", "zoe"]) await claim(name, "/no/such/workspace");

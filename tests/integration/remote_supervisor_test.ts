@@ -159,7 +159,7 @@ async function startBoth(
   for (const name of ["root", "record"]) await Deno.mkdir(`${path}/${name}`);
   await Deno.writeTextFile(`${path}/record/record.json`, "{}");
   const far = { id: "far", socket: `${path}/far/socket`, secret: "there" };
-  const common = { env: {}, cwd: "/", locks: [], max_seconds: 600 };
+  const common = { env: {}, cwd: "/", lock: null, max_seconds: 600 };
   if (liar === undefined) {
     await startListening(
       `import json, runpy, sys
@@ -282,7 +282,7 @@ runpy.run_path(sys.argv[1])["serve_beside"](json.load(sys.stdin), lambda: sys.ex
         secret: "there",
         env: {},
         cwd: "/",
-        locks: [],
+        lock: null,
         argv: ["/bin/true"],
         ...paths,
       },

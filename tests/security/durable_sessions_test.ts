@@ -6,7 +6,7 @@ import {
   assertRejects,
   assertStringIncludes,
 } from "@std/assert";
-import { SessionTakenError } from "../../src/base/errors.ts";
+import { ConfigError, SessionTakenError } from "../../src/base/errors.ts";
 import { joinBytes } from "../../src/base/bytes.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { CallJournal } from "../../src/calls/journal.ts";
@@ -16,7 +16,6 @@ import { findSession, folderOf } from "../../src/executor/durable.ts";
 import {
   endSession,
   type SessionAddress,
-  SessionRefusedError,
   statusOf,
   SupervisedLauncher,
 } from "../../src/place/supervisor.ts";
@@ -67,7 +66,7 @@ class Supervised implements AsyncDisposable {
       env: {},
       idle_seconds: idleMs / 1000,
       max_seconds: maxMs / 1000,
-      locks: [],
+      lock: null,
       remove: [address.socket, `${folder.path}/made`],
       folder: `${folder.path}/record`,
     });
@@ -88,10 +87,10 @@ class Supervised implements AsyncDisposable {
 Deno.test("a wrong secret opens nothing, and the session goes on", async () => {
   await using session = await Supervised.start(WAIT);
   const wrong = { ...session.address, secret: "t".repeat(64) };
-  await assertRejects(() => statusOf(wrong), SessionRefusedError, "the secret in its record");
+  await assertRejects(() => statusOf(wrong), ConfigError, "the secret in its record");
   await assertRejects(
     () => SupervisedLauncher.attach(wrong, silentLogger),
-    SessionRefusedError,
+    ConfigError,
     "the secret in its record",
   );
   const right = await SupervisedLauncher.attach(session.address, silentLogger);
@@ -195,7 +194,7 @@ for (const [what, said, message] of ANSWERS) {
       while (await line.read(new Uint8Array(1000)).catch(() => null) !== null);
     })();
     const address = { id: ours.session, secret: "s", socket: path };
-    await assertRejects(() => statusOf(address), SessionRefusedError, message);
+    await assertRejects(() => statusOf(address), ConfigError, message);
     await answering;
   });
 }
@@ -377,7 +376,7 @@ Deno.test("a supervisor holds nothing that its host has inherited", async () => 
   await Deno.writeTextFile(`${path}/record/record.json`, "{}");
   const address = { ...session.address, socket: `${path}/socket` };
   const spec = {
-    ...{ ...address, argv: ["/bin/cat"], cwd: "/", env: {}, locks: [], remove: [address.socket] },
+    ...{ ...address, argv: ["/bin/cat"], cwd: "/", env: {}, lock: null, remove: [address.socket] },
     reach: null,
     ...{ folder: `${path}/record`, idle_seconds: 60, max_seconds: 60 },
   };

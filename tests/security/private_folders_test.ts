@@ -9,7 +9,6 @@ import {
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
 import { ConfigError } from "../../src/base/errors.ts";
-import { lockedRecords, lockRecord } from "../../src/files/locks.ts";
 import { forEachAbandoned, HeldFolder } from "../../src/files/private_folder.ts";
 import { attack } from "../support/attacker.ts";
 import { ipybox } from "../support/cli.ts";
@@ -204,35 +203,28 @@ Deno.test("others cannot write to the user's folders from then on", async () => 
 
 Deno.test("nothing is a leftover while another process takes it over", async () => {
   await using parent = await TempFolder.create();
-  await using parts = await TempFolder.create();
   const place = await Deno.realPath(parent.path);
-  const records = parts.path;
   const inUse = new Set<string>();
   const wrong: string[] = [];
-  const sweep = async () => {
-    await forEachAbandoned(place, (path) => {
+  const sweep = () =>
+    forEachAbandoned(place, (path) => {
       if (inUse.has(path)) wrong.push(path);
       return Promise.resolve();
     });
-    await lockedRecords(records);
-  };
   let isOver = false;
   const sweeps = Array.from({ length: 4 }, async () => {
     while (!isOver) await sweep();
   });
   for (let turn = 0; turn < 100; turn++) {
     const folder = await HeldFolder.create({ parents: [place] });
-    const record = await lockRecord(records, { turn });
     inUse.add(folder.path);
-    const taken = await Promise.all([folder, record].map(({ lock }) => takeOver(lock)));
-    for (const held of [folder, record]) held.leave();
+    const taken = await takeOver(folder.lock);
+    folder.leave();
     await sweep();
-    for (const { lock } of [folder, record]) if (!await exists(lock)) wrong.push(lock);
+    if (!await exists(folder.lock)) wrong.push(folder.lock);
     inUse.clear();
-    for (const file of taken) file.close();
-    for (const path of [folder.path, record.lock]) {
-      await Deno.remove(path, { recursive: true }).catch(() => {}); // a sweep was quicker
-    }
+    taken.close();
+    await Deno.remove(folder.path, { recursive: true }).catch(() => {}); // a sweep was quicker
   }
   isOver = true;
   await Promise.all(sweeps);

@@ -73,7 +73,7 @@ def run(name: str, texts: dict[str, str]) -> None:
     try:
         function = importlib.import_module(f"gentools.{name}").run
         hints = typing.get_type_hints(function, include_extras=True)
-        result = function(**_Arguments(name, function, hints).read(texts))
+        result = function(**_arguments(name, function, hints, texts))
     except ArgumentError:
         raise
     except BaseException as error:
@@ -86,53 +86,35 @@ def run(name: str, texts: dict[str, str]) -> None:
     _publish({"result": json.loads(adapter.dump_json(result))})
 
 
-class _Arguments:
-    """The arguments of an action."""
+def _arguments(
+    action: str, function: typing.Any, hints: dict[str, typing.Any], texts: dict[str, str]
+) -> dict[str, object]:
+    """Converts texts to the types of a function's parameters."""
+    parameters = inspect.signature(function).parameters.values()
+    others = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), None)
+    named = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    problems = [] if others is not None else list(_unknown(texts, named))
+    for name, parameter in named.items():
+        if parameter.default is parameter.empty and name not in texts:
+            problems.append(f'argument "{name}" is missing')
+    read: dict[str, object] = {}
+    for name, text in texts.items() if not problems else ():
+        hint = hints.get(name if name in named else others or "", object)
+        try:
+            read[name] = _typed(pydantic.TypeAdapter[object](hint), text)
+        except pydantic.ValidationError as error:
+            problems.extend(f'argument "{name}"{_reason(each)}' for each in error.errors())
+    if problems:
+        shown = ", ".join(map(str, parameters)) or "no arguments"
+        raise ArgumentError(f"{action}: {'; '.join(problems)}. It takes: {shown}")
+    return read
 
-    def __init__(self, action: str, function: typing.Any, hints: dict[str, typing.Any]) -> None:
-        parameters = inspect.signature(function).parameters.values()
-        self._action = action
-        self._hints = hints
-        self._shown = ", ".join(map(str, parameters)) or "no arguments"
-        self._others = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), None)
-        self._named = {
-            p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-        }
 
-    def read(self, texts: dict[str, str]) -> dict[str, object]:
-        """Converts texts to the parameters' types."""
-        problems = [*self._unknown(texts), *self._missing(texts)]
-        if problems:
-            self._refuse(problems)
-        read: dict[str, object] = {}
-        for name, text in texts.items():
-            hint = self._hints.get(name if name in self._named else self._others or "", object)
-            adapter = pydantic.TypeAdapter[object](hint)
-            try:
-                read[name] = _typed(adapter, text)
-            except pydantic.ValidationError as error:
-                problems.extend(f'argument "{name}"{_reason(each)}' for each in error.errors())
-        if problems:
-            self._refuse(problems)
-        return read
-
-    def _unknown(self, given: typing.Iterable[str]) -> typing.Iterator[str]:
-        if self._others is not None:
-            return
-        for name in given:
-            if name not in self._named:
-                near = difflib.get_close_matches(name, self._named, 1)
-                yield f'unknown argument "{name}"' + (
-                    f' (did you mean "{near[0]}"?)' if near else ""
-                )
-
-    def _missing(self, given: typing.Container[str]) -> typing.Iterator[str]:
-        for name, parameter in self._named.items():
-            if parameter.default is parameter.empty and name not in given:
-                yield f'argument "{name}" is missing'
-
-    def _refuse(self, problems: list[str]) -> typing.NoReturn:
-        raise ArgumentError(f"{self._action}: {'; '.join(problems)}. It takes: {self._shown}")
+def _unknown(given: typing.Iterable[str], named: typing.Collection[str]) -> typing.Iterator[str]:
+    for name in given:
+        if name not in named:
+            near = difflib.get_close_matches(name, named, 1)
+            yield f'unknown argument "{name}"' + (f' (did you mean "{near[0]}"?)' if near else "")
 
 
 def _typed(adapter: pydantic.TypeAdapter[object], text: str) -> object:

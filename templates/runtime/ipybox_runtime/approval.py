@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 from .arguments import encode
-from .errors import error_from_wire
+from .errors import checked, located
 from .session import default_session
 
 
@@ -15,12 +15,7 @@ def request_approval(kind: str, arguments: Mapping[str, Any]) -> Mapping[str, An
     Returns the arguments to use, which the approver may have edited. Raises a ``ToolCallError`` if
     the command must not run.
     """
-    body = encode({"kind": kind, "arguments": dict(arguments)})
-    answer = default_session().call("approve", body)
-    if answer.get("approved") is True:
-        approved: Mapping[str, Any] = answer["arguments"]
+    with located("ipybox", kind):
+        body = encode({"kind": kind, "arguments": dict(arguments)})
+        approved: Mapping[str, Any] = checked(default_session().call("approve", body))["arguments"]
         return approved
-    error = error_from_wire(answer.get("error") or {})
-    error.server = "ipybox"
-    error.tool = kind
-    raise error

@@ -14,8 +14,6 @@ from .call_frames import HEADER, call_frames
 from .checks import is_array, is_mapping
 from .signatures import signature_text
 
-__all__ = ["arguments_error"]
-
 _MAX_PROBLEMS = 3
 _MAX_PROBLEM_LENGTH = 120
 

@@ -12,8 +12,6 @@ from typing import Optional
 
 from .source import is_running
 
-__all__ = ["HEADER", "call_frames", "frames_in_cells"]
-
 #: The first lines of IPython's tracebacks, with a placeholder for the exception's name.
 HEADER = f"{'-' * 75}\n{{:<42}}Traceback (most recent call last)"
 

@@ -6,7 +6,7 @@ from typing import Any, List, Mapping, Optional
 
 from .arguments import encode
 from .content import ResourceLink, ToolContent, ToolResource, content_block
-from .errors import InvalidArgumentsError, ToolCallError, error_from_wire
+from .errors import InvalidArgumentsError, checked, located
 from .options import current_options
 from .session import default_session
 
@@ -133,29 +133,29 @@ class _Catalog:
         #: The server's registered name.
         self.server = server
 
-    def _ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        try:
-            return _result(default_session().call("catalog", self._body(method, params)))
-        except ToolCallError as error:
-            self._locate(error, method)
-            raise
-
-    async def _ask_async(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        try:
+    def _ask(self, method: str, params: Mapping[str, Any]) -> Any:
+        with located(self.server, method):
             body = self._body(method, params)
-            return _result(await default_session().call_async("catalog", body))
-        except ToolCallError as error:
-            self._locate(error, method)
-            raise
+            return checked(default_session().call("catalog", body))["result"]
+
+    async def _ask_async(self, method: str, params: Mapping[str, Any]) -> Any:
+        with located(self.server, method):
+            body = self._body(method, params)
+            return checked(await default_session().call_async("catalog", body))["result"]
+
+    def _complete(
+        self, ref: Mapping[str, str], argument: str, value: str, given: Mapping[str, str]
+    ) -> List[str]:
+        completed = {"name": argument, "value": value}
+        context = {"context": {"arguments": _texts(given)}} if given else {}
+        params = {"ref": ref, "argument": completed, **context}
+        values: List[str] = self._ask("completion/complete", params)["completion"]["values"]
+        return values
 
     def _body(self, method: str, params: Mapping[str, Any]) -> bytes:
         options = current_options().request()
         options.pop("progress", None)
         return encode({"server": self.server, "method": method, "params": params, **options})
-
-    def _locate(self, error: ToolCallError, method: str) -> None:
-        error.server = self.server
-        error.tool = method
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.server!r})"
@@ -193,7 +193,7 @@ class Resources(_Catalog):
     def complete(self, uri_template: str, argument: str, value: str, /, **given: str) -> List[str]:
         """Complete a variable of a template. ``given`` has the variables that are already set."""
         ref = {"type": "ref/resource", "uri": uri_template}
-        return _values(self._ask("completion/complete", _completion(ref, argument, value, given)))
+        return self._complete(ref, argument, value, given)
 
     def _links(self, result: Mapping[str, Any]) -> List[ResourceLink]:
         links = [ResourceLink(item) for item in result["items"]]
@@ -226,15 +226,7 @@ class Prompts(_Catalog):
     def complete(self, name: str, argument: str, value: str, /, **given: str) -> List[str]:
         """Complete an argument of a prompt. ``given`` has the arguments that are already set."""
         ref = {"type": "ref/prompt", "name": name}
-        return _values(self._ask("completion/complete", _completion(ref, argument, value, given)))
-
-
-def _completion(
-    ref: Mapping[str, str], argument: str, value: str, given: Mapping[str, str]
-) -> dict[str, Any]:
-    completed = {"name": argument, "value": value}
-    context = {"context": {"arguments": _texts(given)}} if given else {}
-    return {"ref": ref, "argument": completed, **context}
+        return self._complete(ref, argument, value, given)
 
 
 def _texts(arguments: Mapping[str, object]) -> Mapping[str, object]:
@@ -242,16 +234,3 @@ def _texts(arguments: Mapping[str, object]) -> Mapping[str, object]:
         if not isinstance(value, str):
             raise InvalidArgumentsError(f"{name} must be text, like all prompt arguments")
     return arguments
-
-
-def _values(result: Mapping[str, Any]) -> list[str]:
-    values: list[str] = result["completion"]["values"]
-    return values
-
-
-def _result(answer: Mapping[str, Any]) -> dict[str, Any]:
-    error = answer.get("error")
-    if error is not None:
-        raise error_from_wire(error)
-    result: dict[str, Any] = answer["result"]
-    return result

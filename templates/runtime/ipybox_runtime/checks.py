@@ -11,17 +11,6 @@ from typing import Any, TypeGuard
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-__all__ = [
-    "SchemaCheck",
-    "compile_pattern",
-    "is_array",
-    "is_mapping",
-    "is_multiple",
-    "is_object",
-    "json_equal",
-    "json_key",
-]
-
 Schema = bool | dict[str, Any]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Mapping, Optional
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Generator, Mapping, Optional
 
 if TYPE_CHECKING:
     from .content import ToolContent, ToolResult
@@ -170,3 +171,21 @@ def error_from_wire(error: Mapping[str, Any]) -> ToolCallError:
         if field in error and hasattr(cls, field):
             setattr(exception, field, error[field])
     return exception
+
+
+def checked(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer of the tool server, or raise the exception for its error."""
+    error = answer.get("error")
+    if error is not None:
+        raise error_from_wire(error)
+    return answer
+
+
+@contextmanager
+def located(server: str, tool: str) -> Generator[None, None, None]:
+    """Add the server and the tool to the errors of a call."""
+    try:
+        yield
+    except ToolCallError as error:
+        error.server, error.tool = server, tool
+        raise

@@ -9,8 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from .signatures import ToolSignature
 
-__all__ = ["Model"]
-
 if TYPE_CHECKING:
     _Base = BaseModel
 else:

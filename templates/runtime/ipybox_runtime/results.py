@@ -18,18 +18,6 @@ if TYPE_CHECKING:
 
     from .content import ToolResult
 
-__all__ = [
-    "MismatchedResultError",
-    "OutputModel",
-    "ResultMapping",
-    "ResultModel",
-    "ResultRoot",
-    "ResultValue",
-    "parse_json",
-    "parse_result",
-    "parse_text",
-]
-
 _T = TypeVar("_T")
 _M = TypeVar("_M", bound=BaseModel)
 

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from contextlib import suppress
-from typing import Any, Awaitable, Callable, Iterator, Optional
+from typing import Any, Callable, Iterator, Optional
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
@@ -66,7 +66,7 @@ class Session:
         self,
         name: str,
         body: bytes,
-        on_progress: Optional[Callable[[Any], Awaitable[Any]]] = None,
+        on_progress: Optional[Callable[[Any], Any]] = None,
     ) -> dict[str, Any]:
         """Make a call and await the answer."""
         import asyncio
@@ -109,7 +109,7 @@ class Session:
             raise
 
     async def _attempt_async(
-        self, loop: Any, request: bytes, on_progress: Optional[Callable[[Any], Awaitable[Any]]]
+        self, loop: Any, request: bytes, on_progress: Optional[Callable[[Any], Any]]
     ) -> dict[str, Any]:
         stream, is_new = self._stream()
         try:
@@ -126,7 +126,9 @@ class Session:
                     if "progress" not in message:
                         return self._answer(message, stream)
                     if on_progress is not None:
-                        await on_progress(message["progress"])
+                        outcome = on_progress(message["progress"])
+                        if hasattr(outcome, "__await__"):
+                            await outcome
         except BaseException as error:
             self._drop(stream, error)
             raise

@@ -12,8 +12,6 @@ from pydantic import BaseModel
 
 from .values import preset_of
 
-__all__ = ["ToolSignature", "signature_text"]
-
 _LONGEST = 160
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Awaitable, Callable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
 
 from .arguments import encode
 from .content import ResourceLink, ToolResult
-from .errors import ToolCallError, ToolError, error_from_wire
+from .errors import ToolError, checked, located
 from .options import CallOptions, OnProgress, ToolProgress, current_options
 from .session import default_session
 
@@ -34,13 +34,10 @@ class ToolRunner:
         ``timeout`` (in seconds) and ``on_progress`` apply to this call; ``call_options`` sets them
         for all calls in a block.
         """
-        try:
+        with located(self.server, tool):
             options = CallOptions(timeout, on_progress).over(current_options())
             body = self._request(tool, arguments, options)
             return self._result(default_session().call("run", body, _reporter(options)))
-        except ToolCallError as error:
-            self._locate(error, tool)
-            raise
 
     async def run(
         self,
@@ -51,14 +48,11 @@ class ToolRunner:
         on_progress: Optional[OnProgress] = None,
     ) -> ToolResult:
         """Call a tool like ``run_sync``. Calls that are awaited together run concurrently."""
-        try:
+        with located(self.server, tool):
             options = CallOptions(timeout, on_progress).over(current_options())
             body = self._request(tool, arguments, options)
-            answer = await default_session().call_async("run", body, _async_reporter(options))
+            answer = await default_session().call_async("run", body, _reporter(options))
             return self._result(answer)
-        except ToolCallError as error:
-            self._locate(error, tool)
-            raise
 
     @property
     def resources(self) -> Resources:
@@ -84,11 +78,8 @@ class ToolRunner:
         call = {"server": self.server, "tool": tool, "arguments": arguments}
         return encode({**call, **options.request()})
 
-    def _result(self, answer: Mapping[str, Any]) -> ToolResult:
-        error = answer.get("error")
-        if error is not None:
-            raise error_from_wire(error)
-        result = ToolResult(answer.get("response", answer)["result"])
+    def _result(self, answer: dict[str, Any]) -> ToolResult:
+        result = ToolResult(checked(answer).get("response", answer)["result"])
         for block in result.content:
             if isinstance(block, ResourceLink):
                 block.server = self.server
@@ -98,26 +89,9 @@ class ToolRunner:
         failure.result = result
         raise failure
 
-    def _locate(self, error: ToolCallError, tool: str) -> None:
-        error.server = self.server
-        error.tool = tool
-
 
 def _reporter(options: CallOptions) -> Optional[Callable[[Any], Any]]:
     on_progress = options.on_progress
     if on_progress is None:
         return None
     return lambda report: on_progress(ToolProgress(report))
-
-
-def _async_reporter(options: CallOptions) -> Optional[Callable[[Any], Awaitable[Any]]]:
-    on_progress = options.on_progress
-    if on_progress is None:
-        return None
-
-    async def report_progress(report: Any) -> None:
-        outcome = on_progress(ToolProgress(report))
-        if hasattr(outcome, "__await__"):
-            await outcome
-
-    return report_progress

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .models import InputModel
     from .tool_runner import ToolRunner
 
-__all__ = ["invoke", "invoke_json", "tool"]
-
 _P = ParamSpec("_P")
 _M = TypeVar("_M", bound="InputModel")
 _R = TypeVar("_R")

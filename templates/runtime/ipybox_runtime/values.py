@@ -13,22 +13,6 @@ from pydantic_core import PydanticCustomError
 
 from .checks import compile_pattern, is_array, is_multiple, is_object, json_equal, json_key
 
-__all__ = [
-    "Bool",
-    "Int",
-    "Never",
-    "Null",
-    "Num",
-    "is_nullable",
-    "multiple_of",
-    "one_of",
-    "pattern",
-    "preset_of",
-    "sent",
-    "unique",
-]
-
-
 _T = TypeVar("_T")
 _SENT = "sent"
 _NULL = "null"
