@@ -24,9 +24,12 @@ Deno.test("Clients over HTTP keep their state and do not see each other's", asyn
   await using server = await HttpMcp.start(["--workspace", workspace.path]);
   const step = stepsOf(t);
   const folders: string[] = [];
+  await using hosts = new AsyncDisposableStack();
+  const joined: McpHost[] = [];
   for (const kind of CLIENT_KINDS) {
+    const host = hosts.use(await McpHost.join(server.address, { kind }));
+    joined.push(host);
     await step(kind, async () => {
-      await using host = await McpHost.join(server.address, { kind });
       assert((await host.tools()).some(({ name }) => name === CELL));
       assertEquals((await host.call(CELL, { code: "'x' in globals()" })).text, "False");
       await host.call(CELL, { code: "x = 41; open('mine', 'w').close()" });
@@ -42,8 +45,9 @@ Deno.test("Clients over HTTP keep their state and do not see each other's", asyn
   }
   assertEquals(new Set(folders).size, CLIENT_KINDS.length);
 
-  await using host = await McpHost.join(server.address, { kind: "1.x" });
   await step("texts name files by the paths that GET takes", async () => {
+    const [host] = joined;
+    assert(host !== undefined);
     await using outside = await TempFolder.create();
     await Deno.writeTextFile(`${outside.path}/secret`, "of the host");
     const { url, token } = server.address;
@@ -105,6 +109,7 @@ Deno.test("A client of the newer era opens sessions, names them and closes them"
     workspace.path,
     "--max-sessions",
     "2",
+    "--no-sandbox",
   ]);
   await using host = await McpHost.join(server.address, { kind: "2.x 2026-07-28" });
   await host.call(CELL, { code: "x = 'shared'" });
@@ -312,7 +317,7 @@ Deno.test("ipybox mcp --http says what is wrong with its options", async () => {
   await Deno.writeTextFile(`${workspace.path}/short`, "abc\n");
   using taken = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const port = String(taken.addr.port);
-  const started = await ipybox(["mcp", "--http", port, "--workspace", workspace.path]);
+  const started = await inThisProcess(["mcp", "--http", port], { workspace: workspace.path });
   assertEquals(started.code, 2, started.stderr);
   assertStringIncludes(started.stderr, `Port ${port} is in use: choose another one`);
 
