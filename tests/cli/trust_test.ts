@@ -2,6 +2,7 @@ import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "
 import { ToolCallError } from "../../src/base/errors.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
 import { cliArguments, ipybox } from "../support/cli.ts";
+import { inThisProcess } from "../support/command_io.ts";
 import { rawServer } from "../support/mcp.ts";
 import { decisionOnCount } from "../support/policy.ts";
 import { testIf } from "../support/skip.ts";
@@ -33,18 +34,20 @@ async function changedWorkspace(): Promise<TempFolder> {
 
 Deno.test("ipybox trust --list shows what was accepted, and --revoke takes it back", async () => {
   await using folder = await changedWorkspace();
-  await using state = await TempFolder.create();
-  const env = { XDG_STATE_HOME: state.path };
-  const trust = async (...args: string[]) => await ipybox(["trust", ...args], { env });
-  assertEquals((await trust("--list")).stdout, "");
+  const trust = async (...args: string[]) => await inThisProcess(["trust", ...args]);
+  const listed = async () => {
+    const blocks = (await trust("--list")).stdout.split(/^(?=\/)/m);
+    return blocks.filter((block) => block.startsWith(folder.path)).join("");
+  };
+  assertEquals(await listed(), `${folder.path}\n  variables: OLD\n`);
   assertEquals((await trust("--yes", folder.path)).code, 0);
   const rows = ["servers: raw", "variables: ADDED, OLD", "policy: .ipybox/policy.json"];
   const all = `${folder.path}\n${rows.map((row) => `  ${row}\n`).join("")}`;
-  assertEquals((await trust("--list")).stdout, all);
+  assertEquals(await listed(), all);
   const revoked = await trust("--revoke", folder.path);
   assertEquals([revoked.code, revoked.stdout], [0, ""]);
   assertStringIncludes(revoked.stderr, folder.path);
-  assertEquals((await trust("--list")).stdout, "");
+  assertEquals(await listed(), "");
   const unasked = await trust(folder.path);
   assertEquals(unasked.stderr.match(/no terminal to ask on/g)?.length, 2);
   assertStringIncludes(unasked.stderr, '"raw" needs ${OLD}'); // whose variables do not count either
@@ -52,9 +55,9 @@ Deno.test("ipybox trust --list shows what was accepted, and --revoke takes it ba
   assertEquals((await trust("--yes", folder.path)).code, 0);
   await Deno.remove(folder.path, { recursive: true });
   const gone = all.replace(folder.path, `${folder.path} (gone)`);
-  assertEquals((await trust("--list")).stdout, gone);
+  assertEquals(await listed(), gone);
   assertEquals((await trust("--revoke", folder.path)).code, 0);
-  assertEquals((await trust("--list")).stdout, "");
+  assertEquals(await listed(), "");
   await Deno.mkdir(folder.path); // to be removed with the test
   const both = await trust("--list", "--revoke");
   assertEquals(both.code, 2);
@@ -96,50 +99,51 @@ Deno.test("with trust: all, what is there at the start counts, and nothing is re
   await assertRejects(() => runner.run("raw", "count"), ToolCallError, "was not started");
 });
 
+/** Asks as `ipybox run` does at a terminal, then ends for want of a Python. */
+async function ask(workspace: string, answers: Answers): Promise<void> {
+  const args = ["run", "-c", "1", "--python", "/bin/false"];
+  const { code, stderr } = await inThisProcess(args, { workspace, answers });
+  assertEquals(code, 3, stderr);
+}
+
+type Answers = readonly (readonly [string, string])[];
+
 Deno.test("ipybox run asks about new settings at a terminal once, and runs without those refused", async () => {
   await using folder = await changedWorkspace();
   const cwd = folder.path;
-  const run = async (answers: readonly (readonly [string, string])[]) => {
-    const { code, output } = await ipyboxAtTerminal(["run", "-c", "print(6 * 7)"], answers, {
-      cwd,
-    });
-    assertEquals(code, 0, output);
-    assertStringIncludes(output, "42");
-    return output;
-  };
-  const first = await run([
+  const first = await ipyboxAtTerminal(["run", "-c", "print(6 * 7)"], [
     ["use them? [y/N]", "n\n"],
     ["call raw? [y/N]", "y\n"],
     ["Accept it? [y/N]", "y\n"],
-  ]);
-  assertStringIncludes(first, "were not accepted");
+  ], { cwd });
+  assertEquals(first.code, 0, first.output);
+  for (const text of ["were not accepted", "ignored ADDED", "42"]) {
+    assertStringIncludes(first.output, text);
+  }
   assertEquals(await counting(cwd), { ...ALL, variables: { OLD: "2" } });
-  const second = await run([]);
-  assertEquals(second.includes("[y/N]"), false);
-  assertStringIncludes(second, "ignored ADDED");
+  await ask(cwd, []);
   await Deno.writeTextFile(`${cwd}/.env`, "OLD=2\nADDED=another value\n");
-  await run([["use them? [y/N]", "n\n"]]);
-  const trusted = await ipyboxAtTerminal(["trust"], [["use them? [y/N]", "y\n"]], { cwd });
-  assertEquals(trusted.code, 0, trusted.output);
-  assertEquals((await run([])).includes("[y/N]"), false);
+  await ask(cwd, [["use them? [y/N]", "n"]]);
+  const trusted = await inThisProcess(["trust", cwd], { answers: [["use them? [y/N]", "y"]] });
+  assertEquals(trusted.code, 0, trusted.stderr);
+  await ask(cwd, []);
   await Deno.writeTextFile(`${cwd}/.ipybox/policy.json`, POLICY.replace("count", "*"));
-  await run([["Accept it? [y/N]", "y\n"]]); // an editor's change
-  assertEquals((await run([])).includes("[y/N]"), false);
+  await ask(cwd, [["Accept it? [y/N]", "y"]]); // an editor's change
+  await ask(cwd, []);
 });
 
 Deno.test("what was refused is asked about again once it was accepted and revoked", async () => {
   await using folder = await changedWorkspace();
-  const cwd = folder.path;
-  const refuse = async () =>
-    await ipyboxAtTerminal(["run", "-c", "1"], [
-      ["use them? [y/N]", "y\n"],
-      ["call raw? [y/N]", "n\n"],
-      ["Accept it? [y/N]", "n\n"],
-    ], { cwd });
-  assertEquals((await refuse()).code, 0);
-  assertEquals((await ipybox(["trust", "--yes"], { cwd })).code, 0);
-  assertEquals((await ipybox(["trust", "--revoke"], { cwd })).code, 0);
-  assertEquals((await refuse()).code, 0);
+  const refuse = () =>
+    ask(folder.path, [["use them? [y/N]", "y"], ["call raw? [y/N]", "n"], [
+      "Accept it? [y/N]",
+      "n",
+    ]]);
+  await refuse();
+  for (const option of ["--yes", "--revoke"]) {
+    assertEquals((await inThisProcess(["trust", option, folder.path])).code, 0);
+  }
+  await refuse();
 });
 
 Deno.test("ipybox trust shows how a setting differs from what was accepted before", async () => {
@@ -157,10 +161,10 @@ Deno.test("ipybox trust shows how a setting differs from what was accepted befor
   };
   await write("raw.one", "old", "old.example");
   await readSandboxConfig(`${cwd}/.ipybox/sandbox.json`, { workspace: cwd });
-  assertEquals((await ipybox(["trust", "--yes"], { cwd })).code, 0);
+  assertEquals((await inThisProcess(["trust", "--yes", cwd])).code, 0);
   await write("raw.two", "new", "new.example");
 
-  const { stderr } = await ipybox(["trust", "--yes"], { cwd });
+  const { stderr } = await inThisProcess(["trust", "--yes", cwd]);
 
   const changes = [...stderr.matchAll(/^ {2}\| [-+] .*$/gm)].map(([row]) => row.slice(4));
   const expected = [
@@ -197,7 +201,7 @@ Deno.test("two processes that ask about the same settings keep what both are tol
   assertEquals(others.map(({ code }) => code), [0, 0, 0]);
   await registry.adopt("raw", params, evidence);
   assertEquals(await counting(workspace), ALL);
-  const { stderr } = await ipybox(["trust"], { cwd: workspace });
+  const { stderr } = await inThisProcess(["trust", workspace]);
   assertStringIncludes(stderr, "Nothing to accept");
 });
 
@@ -246,14 +250,17 @@ Deno.test("where the state folder cannot be written to, each session asks, and g
   const code = `
 from ipybox_runtime import ToolRunner
 print(ToolRunner("raw").run_sync("count").text, "call")`;
-  for (const _session of [1, 2]) {
-    const { output } = await ipyboxAtTerminal(["run", "-c", code], [
+  // Neither the server nor the call is asked about. The second session has no Python to start.
+  for (
+    const [python, shown] of [[[], "1 call"], [["--python", "/bin/false"], "Cannot use"]] as const
+  ) {
+    const { output } = await ipyboxAtTerminal(["run", "-c", code, "--no-sandbox", ...python], [
       ["use them? [y/N]", "y\n"],
       ["call raw? [y/N]", "y\n"],
       ["Accept it? [y/N]", "y\n"],
     ], { cwd, env });
     assertEquals(output.match(/counts in this process only/g)?.length, 1, output);
-    assertStringIncludes(output, "1 call"); // neither the server nor the call is asked about
+    assertStringIncludes(output, shown);
   }
 });
 
@@ -268,8 +275,10 @@ try:
     print(ToolRunner("raw").run_sync("count").text)
 except Exception as error:
     print(type(error).__name__)`;
-  const run = async (...args: string[]) =>
-    (await ipybox(["run", "--approve", "allow", "-c", code, ...args], { cwd: folder.path })).stdout;
+  const run = async (...more: string[]) => {
+    const args = ["run", "--no-sandbox", "--approve", "allow", "-c", code, ...more];
+    return (await inThisProcess(args, { workspace: folder.path })).stdout;
+  };
   assertEquals(await run("--trust"), "in the kernel\n1\n");
   assertMatch(await run(), /^None\n\w+Error\n$/);
 });
@@ -292,7 +301,7 @@ const NONE = { variables: { OLD: "2" }, server: false, rule: "ask" };
 
 Deno.test("ipybox trust without a terminal shows what does not count yet, and changes nothing", async () => {
   await using folder = await changedWorkspace();
-  const { code, stdout, stderr } = await ipybox(["trust"], { cwd: folder.path });
+  const { code, stdout, stderr } = await inThisProcess(["trust", folder.path]);
   assertEquals({ code, stdout }, { code: 1, stdout: "" });
   assertMatch(stderr, /\.env has variables that .* wrote \(1\):\n.*ADDED/);
   assertStringIncludes(stderr, 'MCP server "raw": you have not registered it');
@@ -306,19 +315,20 @@ Deno.test("ipybox trust without a terminal shows what does not count yet, and ch
 Deno.test("ipybox trust --yes accepts all settings of a workspace, until one changes", async () => {
   await using folder = await changedWorkspace();
   const cwd = folder.path;
-  const first = await ipybox(["trust", "--yes"], { cwd });
+  const first = await inThisProcess(["trust", "--yes", cwd]);
   assertEquals(first.code, 0, first.stderr);
   assertEquals(await counting(cwd), ALL);
-  const again = await ipybox(["trust"], { cwd });
+  const again = await inThisProcess(["trust", cwd]);
   assertEquals(again.code, 0);
   assertStringIncludes(again.stderr, "Nothing to accept");
   const code = `
 from ipybox_runtime import ToolRunner
 print(ToolRunner("raw").run_sync("count").text)`;
-  const job = await ipybox(["run", "-c", code], { cwd }); // in CI, where nobody can be asked
+  // In CI, where nobody can be asked.
+  const job = await inThisProcess(["run", "--no-sandbox", "-c", code], { workspace: cwd });
   assertEquals([job.stdout, job.stderr.includes("trust")], ["1\n", false], job.stderr);
   await Deno.writeTextFile(`${cwd}/.ipybox/policy.json`, POLICY.replace("count", "*"));
-  const changed = await ipybox(["trust"], { cwd });
+  const changed = await inThisProcess(["trust", cwd]);
   assertEquals(changed.code, 1);
   assertEquals(changed.stderr.match(/no terminal to ask on/g)?.length, 1);
 });

@@ -63,6 +63,6 @@ export function startIpybox(
 export const cliArguments: readonly string[] = ["run", "-A", "--quiet", cli];
 
 /** Leaves out that the tests run as root, which is so on some machines only. */
-function withoutNotices(stderr: string): string {
+export function withoutNotices(stderr: string): string {
   return stderr.replace(/^ipybox: warning: (Running as root: |Code runs as root there: ).*\n/m, "");
 }
