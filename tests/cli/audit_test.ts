@@ -1,6 +1,7 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { AuditLog, type AuditLogOptions } from "../../src/approval/audit/log.ts";
 import { ipybox, startIpybox } from "../support/cli.ts";
+import { commandsIn } from "../support/command_io.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { stateOf } from "../support/workspace_state.ts";
 
@@ -27,12 +28,13 @@ async function record(options: AuditLogOptions, from: number, to: number): Promi
 Deno.test("ipybox audit only reads", async () => {
   await using folder = await TempFolder.create();
   const cwd = folder.path;
-  assertEquals(await ipybox(["audit", "--verify"], { cwd }), {
+  const command = commandsIn(cwd);
+  assertEquals(await command(["audit", "--verify"]), {
     code: 0,
     stdout: "0 lines are intact\n",
     stderr: "",
   });
-  assertEquals((await ipybox(["audit"], { cwd })).stderr, "No entries yet\n");
+  assertEquals((await command(["audit"])).stderr, "No entries yet\n");
   assertEquals(await Array.fromAsync(Deno.readDir(cwd)), []);
 });
 
@@ -52,7 +54,7 @@ Deno.test("ipybox audit shows a tool's name apart from what it says itself", asy
       ...refused,
     });
   }
-  const { stdout } = await ipybox(["audit"], { cwd: folder.path });
+  const { stdout } = await commandsIn(folder.path)(["audit"]);
   const row = `refused   s.'${tool}'({})  (policy)`;
   assertEquals(stdout.trimEnd().endsWith(row), true, stdout);
 });
@@ -108,9 +110,10 @@ Deno.test("ipybox audit tells how calls ended, and which have no outcome", async
     "1970-01-01 02:00:00  refused   s.t({})  (approver after 12 ms: no)",
     "1970-01-01 02:00:00  cancel    s.elicitation/create({})  1.5 s  (page)",
   ]);
-  const verified = await ipybox(["audit", "--verify"], { cwd });
+  const command = commandsIn(cwd);
+  const verified = await command(["audit", "--verify"]);
   assertEquals(verified.stdout, "5 lines are intact, calls without an outcome: 1\n");
-  const verdict = JSON.parse((await ipybox(["audit", "--verify", "--json"], { cwd })).stdout);
+  const verdict = JSON.parse((await command(["audit", "--verify", "--json"])).stdout);
   assertEquals([verdict.ok, verdict.unfinished], [true, 1]);
 });
 

@@ -1,6 +1,6 @@
 /** `ipybox tools --learn`, and where what it learns is shown. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { ipybox } from "../support/cli.ts";
+import { commandsIn } from "../support/command_io.ts";
 import { rawServer } from "../support/mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { stepsOf } from "../support/steps.ts";
@@ -9,6 +9,7 @@ import { TempFolder } from "../support/temp_folder.ts";
 Deno.test("ipybox tools --learn calls what only reads and has examples", async (t) => {
   await using workspace = await TempFolder.create();
   const cwd = workspace.path;
+  const command = commandsIn(cwd);
   await using folder = await TempFolder.create();
   const step = stepsOf(t);
   const journal = `${folder.path}/journal`;
@@ -16,10 +17,10 @@ Deno.test("ipybox tools --learn calls what only reads and has examples", async (
     (await Deno.readTextFile(journal)).split("\n").filter((line) => line.startsWith("called"));
   const raw = rawServer("examples", journal);
   const registered = ["register", "raw", "--", raw.command, ...raw.args ?? []];
-  assertEquals((await ipybox(registered, { cwd })).code, 0);
+  assertEquals((await command(registered)).code, 0);
 
   await step("each call needs approval", async () => {
-    const { code, stdout, stderr } = await ipybox(["tools", "--learn", "raw"], { cwd });
+    const { code, stdout, stderr } = await command(["tools", "--learn", "raw"]);
     assertEquals([code, stdout], [1, ""]);
     assertStringIncludes(stderr, "12 of 13 tools do not declare their results; 4 of them are");
     assertStringIncludes(
@@ -30,9 +31,8 @@ Deno.test("ipybox tools --learn calls what only reads and has examples", async (
   });
 
   await step("examples are the arguments, and what has none is not called", async () => {
-    const { code, stdout, stderr } = await ipybox(
+    const { code, stdout, stderr } = await command(
       ["tools", "--learn", "raw", "--approve", "allow"],
-      { cwd },
     );
     assertEquals(code, 0, stderr);
     assertEquals(await called(), ['called look {"id":7}', 'called look_whole {"id":9}']);
@@ -48,9 +48,9 @@ Deno.test("ipybox tools --learn calls what only reads and has examples", async (
   });
 
   await step("the calls are in the audit log, the shapes in the API", async () => {
-    const { stdout: log } = await ipybox(["audit", "--json"], { cwd });
+    const { stdout: log } = await command(["audit", "--json"]);
     assertMatch(log, /"tool": ?"look_whole"/);
-    const { stdout: shown } = await ipybox(["show", "raw.look"], { cwd });
+    const { stdout: shown } = await command(["show", "raw.look"]);
     assertStringIncludes(shown, "Observed in 1 call: run_json() -> JsonResult");
     assertStringIncludes(
       shown,
@@ -73,11 +73,7 @@ Deno.test("ipybox tools --learn calls what only reads and has examples", async (
 
   await step("code is checked as for run(); what results were like blocks nothing", async () => {
     const cell = (code: string) =>
-      ipybox(["run", "--approve", "allow", "-c", `from mcptools.raw import look\n${code}`], {
-        cwd,
-      });
-    const right = await cell('print(look.run_json(id=3)["found"][0]["id"] + 4)');
-    assertEquals([right.code, right.stdout], [0, "7\n"], right.stderr);
+      command(["run", "--approve", "allow", "-c", `from mcptools.raw import look\n${code}`]);
     const before = await called();
     const wrong = await cell("look.run_json(idd=5)");
     // The type checker says it, where there is one, or else the function itself.
@@ -86,13 +82,16 @@ Deno.test("ipybox tools --learn calls what only reads and has examples", async (
       /TypeError: raw\.look\.run_json\(\) got an|ValidationError: .*'idd'/s,
     );
     assertEquals(await called(), before);
-    const other = await cell('look.run(id=look.run_json(id=6)["other"])\n');
-    assertStringIncludes(other.stderr, "KeyError: 'other'");
-    assertEquals(await called(), [...before, 'called look {"id":6}']);
+    const right = await cell(
+      'print(look.run_json(id=3)["found"][0]["id"] + 4)\nlook.run(id=look.run_json(id=6)["other"])',
+    );
+    assertEquals([right.code, right.stdout], [1, "7\n"], right.stderr);
+    assertStringIncludes(right.stderr, "KeyError: 'other'");
+    assertEquals(await called(), [...before, 'called look {"id":3}', 'called look {"id":6}']);
   });
 
   await step("a server without an API cannot be learnt from", async () => {
-    const { code, stderr } = await ipybox(["tools", "--learn", "nothing"], { cwd });
+    const { code, stderr } = await command(["tools", "--learn", "nothing"]);
     assertEquals(code, 2);
     assertStringIncludes(stderr, 'No Python API for server "nothing"');
   });

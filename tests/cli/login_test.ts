@@ -1,6 +1,8 @@
 /** `ipybox register`, `login` and `logout` with servers that ask for a login. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { type CliEnd, ipybox, startIpybox } from "../support/cli.ts";
+import { commandsIn } from "../support/command_io.ts";
+import { CommandProcess } from "../support/command_process.ts";
 import { filesBelow } from "../support/files.ts";
 import { OAuthWorld, visit } from "../support/oauth.ts";
 import { stepsOf } from "../support/steps.ts";
@@ -37,12 +39,13 @@ Deno.test("a person logs in by register and login, and out by logout", async (t)
   await using workspace = await TempFolder.create();
   const { servers, state } = world;
   const env = { XDG_STATE_HOME: state };
+  await using commands = new CommandProcess({ env });
   const at = ["--workspace", workspace.path];
   const step = stepsOf(t);
 
   await step("register without a terminal says how to log in, and registers nothing", async () => {
     const args = ["register", "remote", "--url", servers.url, ...at];
-    const { code, stdout, stderr } = await ipybox(args, { env });
+    const { code, stdout, stderr } = await commands.run(args);
     assertEquals({ code, stdout }, { code: 3, stdout: "" });
     assertEquals(
       stderr,
@@ -62,11 +65,11 @@ Deno.test("a person logs in by register and login, and out by logout", async (t)
   });
 
   await step("register again needs no login", async () => {
-    const { code } = await ipybox(["register", "remote", "--url", servers.url, ...at], { env });
+    const { code } = await commands.run(["register", "remote", "--url", servers.url, ...at]);
     assertEquals(code, 0);
   });
 
-  const listed = async () => (await ipybox(["servers", ...at], { env })).stdout;
+  const listed = async () => (await commands.run(["servers", ...at])).stdout;
 
   await step("servers tells that there is a login, and how many tools", async () => {
     assertEquals(await listed(), `  remote  ${servers.url} (2 tools, logged in)\n`);
@@ -89,8 +92,8 @@ Deno.test("a person logs in by register and login, and out by logout", async (t)
   });
 
   await step("logout revokes and deletes it", async () => {
-    const first = await ipybox(["logout", "remote", ...at], { env });
-    const second = await ipybox(["logout", "remote", ...at], { env });
+    const first = await commands.run(["logout", "remote", ...at]);
+    const second = await commands.run(["logout", "remote", ...at]);
     assertEquals(first, { code: 0, stdout: "remote: logged out\n", stderr: "" });
     assertEquals(second, { code: 0, stdout: "", stderr: "remote: not logged in\n" });
     assertEquals(servers.revoked.length, 2);
@@ -100,7 +103,7 @@ Deno.test("a person logs in by register and login, and out by logout", async (t)
   await step("unregister ends the login, too", async () => {
     const { code } = await withPerson(["login", "remote", ...at], env);
     assertEquals(code, 0);
-    const gone = await ipybox(["unregister", "remote", ...at], { env });
+    const gone = await commands.run(["unregister", "remote", ...at]);
     assertEquals(gone, { code: 0, stdout: "remote: removed\nremote: logged out\n", stderr: "" });
     assertEquals(servers.revoked.length, 4);
   });
@@ -132,7 +135,7 @@ Deno.test("login and logout take registered remote servers only", async () => {
   );
   for (const command of ["login", "logout"]) {
     for (const [name, words] of [["local", /is local/], ["none", /No server "none"/]] as const) {
-      const { code, stderr } = await ipybox([command, name, "--workspace", workspace.path]);
+      const { code, stderr } = await commandsIn(workspace.path)([command, name]);
       assertEquals(code, 2);
       assertMatch(stderr, words);
     }

@@ -12,6 +12,8 @@ import { silentLogger } from "../../src/base/log.ts";
 import { loadPolicy } from "../../src/approval/rules/file.ts";
 import { approvalCall } from "../../src/approval/rules/rules.ts";
 import { ipybox } from "../support/cli.ts";
+import { commandsIn, inThisProcess } from "../support/command_io.ts";
+import { CommandProcess } from "../support/command_process.ts";
 import { rawServer } from "../support/mcp.ts";
 import { decisionOnCount, writeAcceptedPolicy } from "../support/policy.ts";
 import { beginWriting } from "../../src/sandbox/workspace.ts";
@@ -47,15 +49,16 @@ async function workspaceWith(policy: unknown): Promise<TempFolder> {
 Deno.test("ipybox policy checks, tests and explains the workspace's policy and the user's", async () => {
   await using workspace = await workspaceWith(POLICY);
   await using home = await TempFolder.create();
-  const options = { cwd: workspace.path, env: { XDG_CONFIG_HOME: home.path } };
+  const env = { XDG_CONFIG_HOME: home.path };
+  await using commands = new CommandProcess({ cwd: workspace.path, env });
 
-  const checked = await ipybox(["policy", "check"], options);
+  const checked = await commands.run(["policy", "check"]);
   assertEquals(checked, { code: 0, stdout: ".ipybox/policy.json: 3 rules, 3 tests\n", stderr: "" });
-  assertEquals((await ipybox(["policy", "test"], options)).stdout, "3 passed, 0 failed\n");
+  assertEquals((await commands.run(["policy", "test"])).stdout, "3 passed, 0 failed\n");
 
-  const outside = await ipybox(["policy", "explain", "raw.echo", '{"path": "/etc"}'], options);
+  const outside = await commands.run(["policy", "explain", "raw.echo", '{"path": "/etc"}']);
   assertEquals(outside.stdout.split("\n")[0], "deny: .ipybox/policy.json rule 2: stay inside");
-  const shell = await ipybox(["policy", "explain", "--shell", "git log | sh"], options);
+  const shell = await commands.run(["policy", "explain", "--shell", "git log | sh"]);
   assertEquals(
     shell.stdout,
     "ask: .ipybox/policy.json rule 3 may match, but this is uncertain: " +
@@ -64,9 +67,9 @@ Deno.test("ipybox policy checks, tests and explains the workspace's policy and t
       "it is not a simple command: it has a |\n" +
       '        {"effect":"allow","command":["git log **","head **"]}\n',
   );
-  const named = await ipybox(["policy", "check", ".ipybox/policy.json"], options);
+  const named = await commands.run(["policy", "check", ".ipybox/policy.json"]);
   assertEquals(named, checked);
-  const twice = await ipybox(["policy", "check", "a.json", "--file", "b.json"], options);
+  const twice = await commands.run(["policy", "check", "a.json", "--file", "b.json"]);
   assertEquals(twice.code, 2);
   assertStringIncludes(twice.stderr, "Name the file once");
 
@@ -75,7 +78,7 @@ Deno.test("ipybox policy checks, tests and explains the workspace's policy and t
     `${home.path}/ipybox/policy.json`,
     '{"rules": [{"effect": "deny", "tool": "echo"}]}',
   );
-  const joined = await ipybox(["policy", "test"], options);
+  const joined = await commands.run(["policy", "test"]);
   assertEquals(joined.code, 1);
   assertStringIncludes(joined.stdout, "expected allow, got deny: the user's policy.json rule 1");
 });
@@ -91,8 +94,9 @@ Deno.test("ipybox policy knows what servers say of their tools, and says what it
     tests: [{ call, expect: "allow" }],
   });
   await using home = await TempFolder.create();
-  const options = { cwd: workspace.path, env: { XDG_CONFIG_HOME: home.path } };
-  const explain = (...call: string[]) => ipybox(["policy", "explain", ...call], options);
+  const env = { XDG_CONFIG_HOME: home.path };
+  await using commands = new CommandProcess({ cwd: workspace.path, env });
+  const explain = (...call: string[]) => commands.run(["policy", "explain", ...call]);
 
   const unknown = await explain("files.read-text");
   assertEquals(
@@ -118,7 +122,7 @@ Deno.test("ipybox policy knows what servers say of their tools, and says what it
     (await explain("files.read_text")).stdout.split("\n")[0],
     "allow: .ipybox/policy.json rule 1",
   );
-  assertEquals((await ipybox(["policy", "test"], options)).stdout, "1 passed, 0 failed\n");
+  assertEquals((await commands.run(["policy", "test"])).stdout, "1 passed, 0 failed\n");
   assertMatch((await explain("files.write")).stdout, /^ask: .*annotations are incomplete/);
   const path = JSON.stringify({ path: `${await Deno.realPath(workspace.path)}/a` });
   assertMatch((await explain("files.list_one", path)).stdout, /^allow: .*rule 2/);
@@ -132,7 +136,8 @@ Deno.test("ipybox policy knows what servers say of their tools, and says what it
 Deno.test("ipybox policy init writes a policy to begin with", async () => {
   await using workspace = await TempFolder.create();
   await using home = await TempFolder.create();
-  const options = { cwd: workspace.path, env: { XDG_CONFIG_HOME: home.path } };
+  const env = { XDG_CONFIG_HOME: home.path };
+  await using commands = new CommandProcess({ cwd: workspace.path, env });
   const registry = await ServerRegistry.open({ workspace: workspace.path });
   await registry.register("raw", rawServer());
   const path = `${workspace.path}/.ipybox/policy.json`;
@@ -148,7 +153,7 @@ Deno.test("ipybox policy init writes a policy to begin with", async () => {
     strict: "ask ask ask deny",
   };
   for (const [preset, expected] of Object.entries(cases)) {
-    const written = await ipybox(["policy", "init", preset], options);
+    const written = await commands.run(["policy", "init", preset]);
     assertEquals([written.code, written.stdout], [0, ""], written.stderr);
     assertMatch(written.stderr, /^Wrote .*policy\.json\n[^]*Accepted .*policy\.json\n$/);
     const policy = await loadPolicy({ workspace: workspace.path, log: silentLogger });
@@ -157,24 +162,24 @@ Deno.test("ipybox policy init writes a policy to begin with", async () => {
     await Deno.rename(path, `${workspace.path}/${preset}.json`);
   }
   await Deno.rename(`${workspace.path}/reads.json`, path);
-  const again = await ipybox(["policy", "init"], options);
+  const again = await commands.run(["policy", "init"]);
   assertStringIncludes(again.stderr, "There is a policy already");
   assertStringIncludes(
-    (await ipybox(["policy", "init", "all"], options)).stderr,
+    (await commands.run(["policy", "init", "all"])).stderr,
     "reads, readonly",
   );
 });
 
 Deno.test("ipybox policy init says that reading is allowed only once a server is trusted", async () => {
   await using workspace = await TempFolder.create();
-  const options = { cwd: workspace.path };
-  const { stderr } = await ipybox(["policy", "init", "reads"], options);
+  const command = commandsIn(workspace.path);
+  const { stderr } = await command(["policy", "init", "reads"]);
   assertStringIncludes(stderr, "rule 1 allows nothing");
 
   await Deno.remove(`${workspace.path}/.ipybox/policy.json`);
   const registry = await ServerRegistry.open({ workspace: workspace.path });
   await registry.register("raw", rawServer());
-  const trusting = await ipybox(["policy", "init", "reads"], options);
+  const trusting = await command(["policy", "init", "reads"]);
   assert(!trusting.stderr.includes("allows nothing"), trusting.stderr);
 });
 
@@ -188,7 +193,9 @@ Deno.test("ipybox policy edit opens the policy in an editor, checks it and accep
     return await ipyboxAtTerminal(["policy", "edit"], script, options);
   };
   const explained = async (tool = "raw.echo") =>
-    (await ipybox(["policy", "explain", tool], { cwd: workspace.path })).stdout.split(":")[0];
+    (await inThisProcess(["policy", "explain", tool], { workspace: workspace.path })).stdout.split(
+      ":",
+    )[0];
   assertStringIncludes((await edited("")).output, "There is no policy to edit");
   await writeAcceptedPolicy(workspace.path, '{"rules": []}');
   assertEquals(await explained(), "ask");
@@ -228,15 +235,16 @@ Deno.test("ipybox policy says where a policy is wrong, and that there is none", 
   const wrongPolicy = JSON.stringify({ rules: [{ effect: "alow" }] }, null, 2);
   await Deno.writeTextFile(`${workspace.path}/.ipybox/policy.json`, wrongPolicy);
   await using home = await TempFolder.create();
-  const options = { cwd: workspace.path, env: { XDG_CONFIG_HOME: home.path } };
-  const wrong = await ipybox(["policy", "check"], options);
+  const env = { XDG_CONFIG_HOME: home.path };
+  await using commands = new CommandProcess({ cwd: workspace.path, env });
+  const wrong = await commands.run(["policy", "check"]);
   assertEquals(wrong.code, 2);
   assertMatch(wrong.stderr, /\.ipybox\/policy\.json:4:7: \/rules\/0\/effect: /);
   // a policy that cannot be read does not count as none
-  assertEquals((await ipybox(["run", "-c", "1"], options)).code, 2);
-  assertEquals((await ipybox(["run", "-c", "1", "--approve", "none.json"], options)).code, 2);
+  assertEquals((await commands.run(["run", "-c", "1"])).code, 2);
+  assertEquals((await commands.run(["run", "-c", "1", "--approve", "none.json"])).code, 2);
   await Deno.remove(`${workspace.path}/.ipybox/policy.json`);
-  const none = await ipybox(["policy", "check"], options);
+  const none = await commands.run(["policy", "check"]);
   assertEquals(none.code, 2);
   assertStringIncludes(none.stderr, "No policy found");
 });
@@ -244,6 +252,7 @@ Deno.test("ipybox policy says where a policy is wrong, and that there is none", 
 Deno.test("a policy decides on calls, and the audit log says how", async () => {
   await using workspace = await workspaceWith(POLICY);
   const cwd = workspace.path;
+  const command = commandsIn(cwd);
   {
     await using runner = await ToolRunner.start({
       workspace: cwd,
@@ -266,7 +275,7 @@ Deno.test("a policy decides on calls, and the audit log says how", async () => {
       if (!(error instanceof ToolCallError)) throw error;
     });
   }
-  const { stdout } = await ipybox(["audit", "--json"], { cwd });
+  const { stdout } = await command(["audit", "--json"]);
   const lines = stdout.trimEnd().split("\n").map((text) => JSON.parse(text));
   assertEquals(lines.map(({ decision, by, status }) => [decision, by, status]), [
     ["allow", "policy", undefined], // written before it is sent
@@ -282,19 +291,19 @@ Deno.test("a policy decides on calls, and the audit log says how", async () => {
   assertMatch(lines[0].codeHash, /^[0-9a-f]{64}$/);
   assertMatch(lines[2].reason, /policy\.json rule 2: stay inside$/);
 
-  const shown = await ipybox(["audit", "-n", "1"], { cwd });
+  const shown = await command(["audit", "-n", "1"]);
   assertMatch(
     shown.stdout,
     /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d {2}refused {3}raw\.get\(.*\) {2}\(policy: /,
   );
-  assertEquals(await ipybox(["audit", "--verify"], { cwd }), {
+  assertEquals(await command(["audit", "--verify"]), {
     code: 0,
     stdout: "5 lines are intact\n",
     stderr: "",
   });
   const log = `${await stateOf(cwd)}/audit.jsonl`;
   await Deno.writeTextFile(log, (await Deno.readTextFile(log)).replace('"hi"', '"ho"'));
-  const verified = await ipybox(["audit", "--verify"], { cwd });
+  const verified = await command(["audit", "--verify"]);
   assertEquals([verified.code, verified.stdout.split("\n")[0]], [
     1,
     "audit.jsonl:1: The line was changed: its hash does not match",
@@ -304,8 +313,9 @@ Deno.test("a policy decides on calls, and the audit log says how", async () => {
 Deno.test("ipybox policy shows, explains and takes back what is remembered", async () => {
   await using workspace = await TempFolder.create();
   await using home = await TempFolder.create();
-  const options = { cwd: workspace.path, env: { XDG_CONFIG_HOME: home.path } };
-  const none = await ipybox(["policy", "consents"], options);
+  const env = { XDG_CONFIG_HOME: home.path };
+  await using commands = new CommandProcess({ cwd: workspace.path, env });
+  const none = await commands.run(["policy", "consents"]);
   assertEquals(none, { code: 0, stdout: "", stderr: "No decisions are remembered\n" });
   {
     await using runner = await ToolRunner.start({ workspace: workspace.path, log: silentLogger });
@@ -320,12 +330,12 @@ Deno.test("ipybox policy shows, explains and takes back what is remembered", asy
     await runner.run("raw", "echo", { a: 1, token: "hunter2" });
     await runner.run("raw", "cwd").catch(() => {}); // it is refused
   }
-  const listed = await ipybox(["policy", "consents"], options);
+  const listed = await commands.run(["policy", "consents"]);
   const lines = listed.stdout.trimEnd().split("\n");
   assertMatch(lines[0] ?? "", /^[0-9a-f]{8} {2}\d{4}-\d\d-\d\d {2}allow {2}raw\.count\(…\)$/);
   assertMatch(lines[1] ?? "", / {2}allow {2}raw\.echo\(a=1, token='\[redacted\]'\)$/);
   assertMatch(lines[2] ?? "", / {2}deny {2}raw\.cwd\(…\): private\\x1b\[2K$/);
-  const json = JSON.parse((await ipybox(["policy", "consents", "--json"], options)).stdout);
+  const json = JSON.parse((await commands.run(["policy", "consents", "--json"])).stdout);
   assertEquals(json.map((one: { arguments: string }) => one.arguments), [
     "any",
     "exactly these",
@@ -334,7 +344,7 @@ Deno.test("ipybox policy shows, explains and takes back what is remembered", asy
   assertEquals(/hunter2|salt|hash/.test(JSON.stringify(json)), false);
 
   const explain = async (...call: string[]) =>
-    (await ipybox(["policy", "explain", ...call], options)).stdout.trimEnd().split("\n");
+    (await commands.run(["policy", "explain", ...call])).stdout.trimEnd().split("\n");
   const id = lines[0]?.slice(0, 8);
   assertEquals(await explain("raw.count"), [
     `allow: remembered always (${id}), for any arguments, unless the tool has changed since; otherwise`,
@@ -353,16 +363,16 @@ Deno.test("ipybox policy shows, explains and takes back what is remembered", asy
   assertEquals(lapsed[0], "ask: There is no policy");
   assertMatch(lapsed[1] ?? "", /: allow, lapsed: command was .*normal', is .*pages'$/);
 
-  assertEquals((await ipybox(["policy", "forget"], options)).code, 2);
-  assertEquals((await ipybox(["policy", "forget", "nothing"], options)).code, 2);
-  const forgotten = await ipybox(["policy", "forget", String(id)], options);
+  assertEquals((await commands.run(["policy", "forget"])).code, 2);
+  assertEquals((await commands.run(["policy", "forget", "nothing"])).code, 2);
+  const forgotten = await commands.run(["policy", "forget", String(id)]);
   assertEquals([forgotten.code, forgotten.stderr], [0, `Forgot: ${lines[0]}\n`]);
-  await ipybox(["policy", "forget", "--all"], options);
-  assertEquals((await ipybox(["policy", "consents"], options)).stdout, "");
+  await commands.run(["policy", "forget", "--all"]);
+  assertEquals((await commands.run(["policy", "consents"])).stdout, "");
 
   await Deno.writeTextFile(`${await stateOf(workspace.path)}/consents.json`, "{");
   for (const action of [["consents"], ["forget", "--all"], ["explain", "raw.count"]]) {
-    const broken = await ipybox(["policy", ...action], options);
+    const broken = await commands.run(["policy", ...action]);
     assertEquals(broken.code, 2, action[0]);
     assertStringIncludes(broken.stderr, "consents.json:1:2: ");
   }
@@ -412,7 +422,7 @@ Deno.test("a policy that executed code could have written counts once its user h
       assertEquals(await decisionOnCount(options), first, place);
       assertEquals(await decisionOnCount({ ...options, trust: "all" }), "allow", place);
       const accept = async () => {
-        assertEquals((await ipybox(["trust", "--yes"], { cwd: workspace })).code, 0);
+        assertEquals((await inThisProcess(["trust", "--yes", workspace])).code, 0);
       };
       if (ran) {
         await accept();
@@ -434,16 +444,16 @@ Deno.test("looking at a policy in a workspace accepts nothing", async () => {
   const workspace = `${path}/ws`;
   await Deno.mkdir(`${workspace}/.ipybox`, { recursive: true });
   await Deno.writeTextFile(`${workspace}/policy.json`, "{}");
-  const env = { XDG_CONFIG_HOME: path };
+  await using commands = new CommandProcess({ env: { XDG_CONFIG_HOME: path } });
   await beginWriting(workspace);
   const file = `${workspace}/policy.json`;
   for (const args of [["check", file], ["test", "--file", file]]) {
-    const { code, stderr } = await ipybox(["policy", ...args, "--workspace", workspace], { env });
+    const { code, stderr } = await commands.run(["policy", ...args, "--workspace", workspace]);
     assertEquals(code, 0, stderr);
   }
-  assertStringIncludes((await ipybox(["trust"], { cwd: workspace })).stderr, "Nothing to accept");
+  assertStringIncludes((await commands.run(["trust", workspace])).stderr, "Nothing to accept");
   const run = ["run", "-c", "1", "--workspace", workspace];
-  const named = await ipybox([...run, "--approve", file], { env });
+  const named = await commands.run([...run, "--no-sandbox", "--approve", file]);
   assertEquals(named.code, 0);
   assertStringIncludes(named.stderr, `accept it with \`ipybox trust ${workspace}\``);
   // the user's own policy in a workspace that is the home folder

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { ipybox } from "../support/cli.ts";
+import { commandsIn } from "../support/command_io.ts";
 import { ipyboxAtTerminal } from "../support/terminal.ts";
 import { filesBelow } from "../support/files.ts";
 import { npmServer, rawServer } from "../support/mcp.ts";
@@ -20,19 +21,18 @@ const RAW = ["--", raw.command, ...raw.args ?? []];
 Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) => {
   await using workspace = await TempFolder.create();
   const cwd = workspace.path;
+  const command = commandsIn(cwd);
   const step = stepsOf(t);
 
   await step("servers says that there are none", async () => {
-    const { code, stdout, stderr } = await ipybox(["servers"], { cwd });
+    const { code, stdout, stderr } = await command(["servers"]);
     assertEquals({ code, stdout }, { code: 0, stdout: "" });
     assertStringIncludes(stderr, "No servers are registered");
-    assertEquals(await ipybox(["tools", "echo"], { cwd }), { code, stdout, stderr });
+    assertEquals(await command(["tools", "echo"]), { code, stdout, stderr });
   });
 
   await step("register generates the Python API and says what is in it", async () => {
-    const { code, stdout, stderr } = await ipybox(["register", "everything", ...EVERYTHING], {
-      cwd,
-    });
+    const { code, stdout, stderr } = await command(["register", "everything", ...EVERYTHING]);
     assertEquals(code, 0, stderr);
     assertStringIncludes(stdout, "everything: 15 tools in mcptools/everything/\n");
     assertStringIncludes(stdout, "  get_sum  (get-sum)\n");
@@ -47,7 +47,7 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
       { cwd, env: { IPYBOX_TEST_KEY: "the secret" } },
     );
     assertEquals(code, 0, stderr);
-    const { stdout } = await ipybox(["servers", "--json"], { cwd });
+    const { stdout } = await command(["servers", "--json"]);
     assertEquals(JSON.parse(stdout), {
       mcpServers: {
         everything,
@@ -61,23 +61,22 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
     "register keeps how long the start may take",
     async () => {
       const registered = async () =>
-        JSON.parse((await ipybox(["servers", "--json"], { cwd })).stdout).mcpServers.patient;
+        JSON.parse((await command(["servers", "--json"])).stdout).mcpServers.patient;
       for (
         const [options, time] of [[["--connect-timeout", "90.5"], 90_500], [[], undefined]] as const
       ) {
-        const { code, stderr } = await ipybox(["register", "patient", ...options, ...RAW], { cwd });
+        const { code, stderr } = await command(["register", "patient", ...options, ...RAW]);
         assertEquals(code, 0, stderr);
         assertEquals((await registered()).connectTimeoutMs, time);
       }
-      await ipybox(["unregister", "patient"], { cwd });
+      await command(["unregister", "patient"]);
     },
   );
 
   await step(
     "register replaces another server only when told to",
     async () => {
-      const serversIn = async () =>
-        JSON.parse((await ipybox(["servers", "--json"], { cwd })).stdout);
+      const serversIn = async () => JSON.parse((await command(["servers", "--json"])).stdout);
       const before = await serversIn();
       const options = { cwd, env: { IPYBOX_TEST_KEY: "the secret" } };
       const same = ["--env", "KEY=${IPYBOX_TEST_KEY}", ...RAW];
@@ -98,21 +97,21 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
   );
 
   await step("servers lists them", async () => {
-    const { stdout } = await ipybox(["servers"], { cwd });
+    const { stdout } = await command(["servers"]);
     const lines = stdout.trimEnd().split("\n");
     assert(/^ {2}everything {2}\S+/.test(lines[0] ?? ""), stdout);
     assertStringIncludes(stdout, "  raw         ");
     assertStringIncludes(stdout.replaceAll(/\s+/g, " "), " stdio (15 tools) ");
 
     await Deno.rename(`${cwd}/mcptools/raw`, `${cwd}/raw`);
-    const bare = (await ipybox(["servers"], { cwd })).stdout;
+    const bare = (await command(["servers"])).stdout;
     assertStringIncludes(
       bare.replaceAll(/\s+/g, " "),
       "(no Python API: register it again, or all of them with `ipybox register --from",
     );
     await Deno.mkdir(`${cwd}/mcptools/raw`);
     await Deno.writeTextFile(`${cwd}/mcptools/raw/schema.json`, "[");
-    const damaged = await ipybox(["servers"], { cwd });
+    const damaged = await command(["servers"]);
     assertEquals([damaged.code, damaged.stdout.includes("  raw         ")], [0, true]);
     assertStringIncludes(damaged.stderr, "raw/schema.json is damaged: register the server again");
     await Deno.remove(`${cwd}/mcptools/raw`, { recursive: true });
@@ -122,7 +121,7 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
   await step("policy explain knows a tool by its Python name, too", async () => {
     await writeAcceptedPolicy(cwd, '{"rules": [{"effect": "deny", "tool": "get-sum"}]}');
     const explain = async (tool: string) => {
-      const { stdout, stderr } = await ipybox(["policy", "explain", tool], { cwd });
+      const { stdout, stderr } = await command(["policy", "explain", tool]);
       return [stdout.split(":")[0], stderr];
     };
     assertEquals(await explain("everything.get-sum"), ["deny", ""]);
@@ -138,7 +137,7 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
   });
 
   await step("show names what may be meant", async () => {
-    const shown = async (tool: string) => (await ipybox(["show", tool], { cwd })).stderr;
+    const shown = async (tool: string) => (await command(["show", tool])).stderr;
     const tool = 'Server "everything" has no tool "get_sun": did you mean "everything.get_sum"?';
     assertStringIncludes(await shown("everything.get_sun"), tool);
     const server = 'No Python API for server "everythin": did you mean "everythin';
@@ -148,52 +147,50 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
   });
 
   await step("tools lists and searches", async () => {
-    const all = await ipybox(["tools", "--json"], { cwd });
-    const found = await ipybox(["tools", "sum", "two", "numbers", "--server", "everything"], {
-      cwd,
-    });
-    const nothing = await ipybox(["tools", "xylophone quartet"], { cwd });
+    const all = await command(["tools", "--json"]);
+    const found = await command(["tools", "sum", "two", "numbers", "--server", "everything"]);
+    const nothing = await command(["tools", "xylophone quartet"]);
     assert(JSON.parse(all.stdout).length > 13);
     assertEquals(found.stdout.trim().split(/\s+/)[0], "everything.get_sum");
     // Into a pipe, each is a line, so that it can be searched.
     assertMatch(found.stdout, /^( {2}everything\.\w+ {2,}\S.*\n)+$/);
-    assertEquals((await ipybox(["servers"], { cwd })).stdout.trimEnd().split("\n").length, 2);
+    assertEquals((await command(["servers"])).stdout.trimEnd().split("\n").length, 2);
     assertEquals(nothing, { code: 0, stdout: "", stderr: "No tools found\n" });
     for (const columns of [80, 110]) {
       const { output } = await ipyboxAtTerminal(["tools"], [], { cwd, columns });
       const longest = Math.max(...output.split("\n").map((line) => line.length));
       assert(longest <= columns && longest > columns - 20, output);
     }
-    const misspelt = await ipybox(["tools", "strcutured", "cntent"], { cwd });
+    const misspelt = await command(["tools", "strcutured", "cntent"]);
     assertEquals(misspelt.stderr, 'No tools found; did you mean "structured content"?\n');
-    const near = await ipybox(["tools", "--server", "everythin"], { cwd });
+    const near = await command(["tools", "--server", "everythin"]);
     assertStringIncludes(
       near.stderr,
       'No server "everythin" is registered; did you mean "everything"? Registered: everything, raw\n',
     );
-    const unknown = await ipybox(["tools", "--server", "nope"], { cwd });
+    const unknown = await command(["tools", "--server", "nope"]);
     assertEquals([unknown.code, unknown.stdout], [2, ""]);
     assertStringIncludes(unknown.stderr, 'No server "nope" is registered. Registered: everything');
   });
 
   await step("show prints one tool's Python API, by either of its names", async () => {
-    const { code, stdout } = await ipybox(["show", "everything.get_sum"], { cwd });
+    const { code, stdout } = await command(["show", "everything.get_sum"]);
     assertEquals(code, 0);
     assertEquals(stdout, await Deno.readTextFile(`${cwd}/mcptools/everything/get_sum.py`));
-    assertEquals((await ipybox(["show", "everything.get-sum"], { cwd })).stdout, stdout);
+    assertEquals((await command(["show", "everything.get-sum"])).stdout, stdout);
   });
 
   await step("show says what it does not find", async () => {
-    const noTool = await ipybox(["show", "everything.nothing"], { cwd });
-    const noServer = await ipybox(["show", "nobody.echo"], { cwd });
+    const noTool = await command(["show", "everything.nothing"]);
+    const noServer = await command(["show", "nobody.echo"]);
     assertEquals([noTool.code, noServer.code], [2, 2]);
     assertStringIncludes(noTool.stderr, 'no tool "nothing"');
     assertStringIncludes(noServer.stderr, '"nobody"');
   });
 
   await step("unregister forgets the server and its API only", async () => {
-    const gone = await ipybox(["unregister", "everything"], { cwd });
-    const again = await ipybox(["unregister", "everything"], { cwd });
+    const gone = await command(["unregister", "everything"]);
+    const again = await command(["unregister", "everything"]);
     assertEquals(gone, { code: 0, stdout: "everything: removed\n", stderr: "" });
     assertEquals(again.code, 2);
     assertStringIncludes(again.stderr, 'No server "everything" is registered. Registered: raw\n');
@@ -217,23 +214,21 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
           },
         }),
       );
-      const { code, stdout, stderr } = await ipybox(["register", "--from", file, "--yes"], {
-        cwd,
-      });
+      const { code, stdout, stderr } = await command(["register", "--from", file, "--yes"]);
       assertEquals(code, 1);
       assertStringIncludes(stdout, "good: ");
       assertStringIncludes(stdout, "other_server: ");
       assertStringIncludes(stderr, '"Other-server" is named other_server in Python\n');
       assertStringIncludes(stderr, "no-such-command");
       assertMatch(stderr, /^2 of 3 servers registered\n/m);
-      const { stdout: json } = await ipybox(["servers", "--json"], { cwd });
+      const { stdout: json } = await command(["servers", "--json"]);
       assertEquals(Object.keys(JSON.parse(json).mcpServers), ["good", "other_server", "raw"]);
 
       // So does the registry itself, into which a person may have written servers.
       await Deno.remove(`${cwd}/mcptools`, { recursive: true });
-      const lost = await ipybox(["tools"], { cwd });
+      const lost = await command(["tools"]);
       assertStringIncludes(lost.stderr, "with `ipybox register --from .ipybox/mcp.json`\n");
-      const again = await ipybox(["register", "--from", ".ipybox/mcp.json", "--yes"], {
+      const again = await ipybox(["register", "--from", `${cwd}/.ipybox/mcp.json`, "--yes"], {
         cwd,
         env: { IPYBOX_TEST_KEY: "the secret" },
       });
@@ -246,7 +241,8 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
 Deno.test("ipybox register leaves everything as it was when it fails", async (t) => {
   await using workspace = await TempFolder.create();
   const cwd = workspace.path;
-  assertEquals((await ipybox(["register", "raw", ...RAW], { cwd })).code, 0);
+  const command = commandsIn(cwd);
+  assertEquals((await command(["register", "raw", ...RAW])).code, 0);
   const before = await filesBelow(cwd);
   const nobody = unusedPort();
   using silent = Deno.listen({ hostname: "127.0.0.1", port: 0 }); // takes connections, says nothing
@@ -287,7 +283,7 @@ Deno.test("ipybox register leaves everything as it was when it fails", async (t)
   };
   for (const [what, [code, args, words]] of Object.entries(cases)) {
     await t.step(what, async () => {
-      const end = await ipybox(["register", "raw", "--force", ...args], { cwd });
+      const end = await command(["register", "raw", "--force", ...args]);
       assertEquals({ code: end.code, stdout: end.stdout }, { code, stdout: "" }, end.stderr);
       for (const word of words) assertStringIncludes(end.stderr, word);
       assert(!end.stderr.includes("secret") && !end.stderr.includes("    at "), end.stderr);
@@ -299,6 +295,7 @@ Deno.test("ipybox register leaves everything as it was when it fails", async (t)
 Deno.test("every command that reads the registry says where it is wrong and leaves it alone", async () => {
   await using workspace = await TempFolder.create();
   const cwd = workspace.path;
+  const command = commandsIn(cwd);
   const path = `${cwd}/.ipybox/mcp.json`;
   const text = '{\n  "mcpServers": {\n    "a": nothing\n  }\n}\n';
   await Deno.mkdir(`${cwd}/.ipybox`);
@@ -310,7 +307,7 @@ Deno.test("every command that reads the registry says where it is wrong and leav
     ["unregister", "raw"],
     ["run", "-c", `open("${cwd}/started", "w")`],
   ];
-  const ends = await Promise.all(commands.map((args) => ipybox(args, { cwd })));
+  const ends = await Promise.all(commands.map(command));
   for (const { code, stdout, stderr } of ends) {
     assertEquals({ code, stdout }, { code: 2, stdout: "" }, stderr);
     assertStringIncludes(stderr, `${path}:3:10: Expected a value`);
@@ -327,6 +324,7 @@ function unusedPort(): number {
 Deno.test("ipybox register warns about a server that gets the whole workspace, or only its own folder", async () => {
   await using workspace = await TempFolder.create();
   const cwd = workspace.path;
+  const command = commandsIn(cwd);
   for (
     const [argument, warns] of [
       ["${workspaceFolder}", "raw has the whole workspace"],
@@ -339,7 +337,7 @@ Deno.test("ipybox register warns about a server that gets the whole workspace, o
     ] as const
   ) {
     const line = ["register", "raw", "--force", ...RAW, "/dev/null", argument];
-    const { code, stderr } = await ipybox(line, { cwd });
+    const { code, stderr } = await command(line);
     const warning = /^raw (has the whole workspace|starts in an empty folder)/m.exec(stderr)?.[0];
     assertEquals([code, warning], [0, warns], stderr);
   }
