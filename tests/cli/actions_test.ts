@@ -1,5 +1,11 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { resultIn, runCode } from "../../src/commands/actions/action_code.ts";
+import { runAction } from "../../src/commands/actions/code_action.ts";
+import { printableTraceback } from "../../src/commands/terminal/columns.ts";
+import { askAtTerminal } from "../../src/commands/terminal/answerer.ts";
 import { ipybox } from "../support/cli.ts";
+import { capturedIo, commandsIn } from "../support/command_io.ts";
+import { TestExecutor } from "../support/executor.ts";
 import { codeBlocks, writePythonBlocks } from "../support/markdown.ts";
 import { npmServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -19,10 +25,9 @@ async function workspaceOfTheSkill(): Promise<TempFolder> {
     "--env",
     `${name}=${value}`,
   ]);
-  const command = [everything.command, ...everything.args ?? []];
-  const { code, stderr } = await ipybox(["register", "everything", ...env, "--", ...command], {
-    cwd: workspace.path,
-  });
+  const server = [everything.command, ...everything.args ?? []];
+  const register = ["register", "everything", ...env, "--", ...server];
+  const { code, stderr } = await commandsIn(workspace.path)(register);
   assertEquals(code, 0, stderr);
   return workspace;
 }
@@ -30,55 +35,55 @@ async function workspaceOfTheSkill(): Promise<TempFolder> {
 Deno.test("the codeact skill's examples are checked, run and give what they say", async () => {
   await using workspace = await workspaceOfTheSkill();
   const cwd = workspace.path;
+  const command = commandsIn(cwd);
   const saved = await writePythonBlocks(cwd, await skillText("references/saving-code-actions.md"));
   const parsers = await writePythonBlocks(cwd, await skillText("references/output-parsers.md"));
   assertEquals([saved.length, parsers.length], [3, 1]);
 
-  const listed = await ipybox(["actions"], { cwd });
+  const listed = await command(["actions"]);
   assertEquals(
     listed.stdout,
     "weather.warmest_city  The warmest of some cities, by the weather of today.\n",
   );
-  const checked = await ipybox(["actions", "check"], { cwd });
+  const checked = await command(["actions", "check"]);
   assertEquals(checked.stdout, "ok      weather.warmest_city\n", checked.stderr);
 
-  const help = await ipybox(["actions", "run", "weather.warmest_city", "--help"], { cwd });
+  const help = await command(["actions", "run", "weather.warmest_city", "--help"]);
   assertMatch(
     help.stdout,
     /The interface of weather\.warmest_city:[^]*\n {2}def run\([^)]*cities: /,
   );
-  const unknown = await ipybox(["actions", "run", "weather.nothing", "--help"], { cwd });
+  const unknown = await command(["actions", "run", "weather.nothing", "--help"]);
   assertEquals([unknown.code, unknown.stdout], [2, ""], unknown.stderr);
 
   const options = ["--approve", "allow"];
   const cities = 'cities=["Chicago", "Los Angeles"]';
-  const ran = await ipybox(
+  const ran = await command(
     ["actions", "run", "weather.warmest_city", "--arg", cities, ...options],
-    { cwd },
   );
   assertEquals(ran.code, 0, ran.stderr);
   assertEquals(JSON.parse(ran.stdout).name, "Los Angeles");
 
   const parse =
     "from mcpparse.everything.get_sum import run_parsed; print(run_parsed(1, 2.5).total)";
-  assertEquals((await ipybox(["run", "-c", parse, ...options], { cwd })).stdout, "3.5\n");
   const [cell = ""] = codeBlocks(await skillText("SKILL.md"), "python");
-  const { stdout } = await ipybox(["run", "-c", cell, ...options], { cwd });
-  assertStringIncludes(stdout, "Los Angeles");
+  const { stdout } = await command(["run", "-c", `${parse}\n${cell}`, ...options]);
+  assertMatch(stdout, /^3\.5\n[^]*Los Angeles/);
 });
 
 Deno.test("ipybox actions check finds what is wrong with an interface, and where types do not fit", async () => {
   await using workspace = await TempFolder.create();
   const cwd = workspace.path;
+  const command = commandsIn(cwd);
   await writePythonBlocks(cwd, BROKEN);
   // Settings that would hide all problems, if the checker saw them.
   await Deno.writeTextFile(`${cwd}/ty.toml`, '[src]\nexclude = ["**"]\n');
 
-  const { code, stdout } = await ipybox(["actions", "check"], { cwd });
+  const { code, stdout } = await command(["actions", "check"]);
 
   assertEquals(code, 1);
   assertEquals(stdout, BROKEN_REPORT);
-  const json = await ipybox(["actions", "check", "good.one", "--json", "--no-types"], { cwd });
+  const json = await command(["actions", "check", "good.one", "--json", "--no-types"]);
   assertEquals(json.code, 0, json.stderr);
   assertEquals(JSON.parse(json.stdout), { "good.one": [] });
 });
@@ -144,25 +149,26 @@ ok      good.one
 Deno.test("ipybox actions new makes one that passes the check and runs, and replaces nothing", async () => {
   await using workspace = await TempFolder.create();
   const cwd = workspace.path;
-  const made = await ipybox(["actions", "new", "texts.greet"], { cwd });
+  const command = commandsIn(cwd);
+  const made = await command(["actions", "new", "texts.greet"]);
   const files = ["api.py", "impl.py", "__init__.py"];
   assertEquals(made.stdout, files.map((file) => `gentools/texts/greet/${file}\n`).join(""));
   for (const folder of ["gentools", "gentools/texts"]) {
     assertEquals(await Deno.readTextFile(`${cwd}/${folder}/__init__.py`), "");
   }
-  const checked = await ipybox(["actions", "check"], { cwd });
+  const checked = await command(["actions", "check"]);
   assertEquals([checked.code, checked.stdout], [0, "ok      texts.greet\n"], checked.stderr);
-  const ran = await ipybox(["actions", "run", "texts.greet", "--arg", "name=Ann"], { cwd });
+  const ran = await command(["actions", "run", "texts.greet", "--no-sandbox", "--arg", "name=Ann"]);
   assertEquals([ran.code, ran.stdout], [0, "Hello, Ann!\n"], ran.stderr);
 
   const impl = `${cwd}/gentools/texts/greet/impl.py`;
   await Deno.writeTextFile(impl, "# mine\n");
-  const again = await ipybox(["actions", "new", "texts.greet"], { cwd });
+  const again = await command(["actions", "new", "texts.greet"]);
   assertEquals(again.code, 2);
   assertStringIncludes(again.stderr, "gentools/texts/greet exists already");
   assertEquals(await Deno.readTextFile(impl), "# mine\n");
   for (const name of ["texts", "texts.class", "../texts.x", "texts.a.b"]) {
-    const { code, stderr } = await ipybox(["actions", "new", name], { cwd });
+    const { code, stderr } = await command(["actions", "new", name]);
     assertEquals(code, 2, stderr);
     assertStringIncludes(stderr, `"${name}" cannot be the name of a saved action`);
   }
@@ -172,58 +178,43 @@ Deno.test("ipybox actions check knows the workspace's packages, and their types"
   await using outside = await TempFolder.create();
   await using workspace = await TempFolder.create();
   const cwd = workspace.path;
+  const command = commandsIn(cwd);
   const files = { "regions.py": "def load(path: str) -> dict[str, int]:\n    return {path: 1}\n" };
   await makeWheels(outside.path, [{ name: "regions", files }]);
   const env = { PIP_NO_INDEX: "1", PIP_FIND_LINKS: outside.path };
   const installed = await ipybox(["install", "regions"], { cwd, env });
   assertEquals(installed.code, 0, installed.stderr);
-  await ipybox(["actions", "new", "sales.of"], { cwd });
-  const impl = (value: string) =>
-    Deno.writeTextFile(
-      `${cwd}/gentools/sales/of/impl.py`,
+  for (const [name, value] of [["good", "str(load(name))"], ["misfit", "load(name)"]]) {
+    await command(["actions", "new", `sales.${name}`]);
+    await Deno.writeTextFile(
+      `${cwd}/gentools/sales/${name}/impl.py`,
       `from regions import load\n\n\ndef run(name: str) -> str:\n    return ${value}\n`,
     );
+  }
 
-  await impl("str(load(name))");
-  const checked = await ipybox(["actions", "check"], { cwd });
-  assertEquals([checked.code, checked.stdout], [0, "ok      sales.of\n"], checked.stderr);
-  await impl("load(name)");
-  const { code, stdout } = await ipybox(["actions", "check"], { cwd });
-  assertEquals(code, 1);
+  const { code, stdout, stderr } = await command(["actions", "check"]);
+
+  assertEquals(code, 1, stderr);
+  assertMatch(stdout, /^ok {6}sales\.good\nfailed {2}sales\.misfit\n.*\n$/);
   assertStringIncludes(stdout, "expected `str`, found `dict[str, int]`");
 });
 
 Deno.test("ipybox actions shows and runs one, and says what it cannot find or use", async () => {
   await using workspace = await TempFolder.create();
   const cwd = workspace.path;
+  const command = commandsIn(cwd);
   await writePythonBlocks(cwd, BROKEN);
 
-  const api = await ipybox(["actions", "show", "good.one"], { cwd });
+  const api = await command(["actions", "show", "good.one"]);
   assertStringIncludes(api.stdout, '"""Doubles a number."""');
-  const impl = await ipybox(["actions", "show", "good.one", "--impl"], { cwd });
+  const impl = await command(["actions", "show", "good.one", "--impl"]);
   assertStringIncludes(impl.stdout, "2 * number");
-  const ran = await ipybox(["actions", "run", "good.one", "--arg", "number=21"], { cwd });
+  const ran = await command(["actions", "run", "good.one", "--arg", "number=21"]);
   assertEquals([ran.code, ran.stdout], [0, "42\n"], ran.stderr);
-  const misfit = await ipybox(["actions", "run", "good.one", "--arg", "number=x"], { cwd });
-  assertEquals([misfit.code, misfit.stdout], [1, ""]);
-  const takes = "It takes: number: int";
-  assertEquals(
-    misfit.stderr,
-    `good.one: argument "number": Input should be a valid integer, unable to parse string as an integer. ${takes}\n`,
-  );
-  const misspelt = await ipybox(["actions", "run", "good.one", "--arg", "nmber=21"], { cwd });
-  assertEquals(
-    [misspelt.code, misspelt.stderr],
-    [
-      1,
-      `good.one: unknown argument "nmber" (did you mean "number"?); argument "number" is missing. ${takes}\n`,
-    ],
-  );
-
-  const found = await ipybox(["tools", "double", "numbers"], { cwd });
+  const found = await command(["tools", "double", "numbers"]);
   assertEquals([found.code, found.stdout], [0, "  gentools.good.one  Doubles a number.\n"]);
-  assertStringIncludes((await ipybox(["tools"], { cwd })).stdout, "  gentools.good.one ");
-  assertEquals(JSON.parse((await ipybox(["tools", "--json"], { cwd })).stdout), []);
+  assertStringIncludes((await command(["tools"])).stdout, "  gentools.good.one ");
+  assertEquals(JSON.parse((await command(["tools", "--json"])).stdout), []);
 
   for (
     const [args, message] of [
@@ -234,7 +225,7 @@ Deno.test("ipybox actions shows and runs one, and says what it cannot find or us
       [["save"], 'Unknown action "save": use list, new, show, check or run'],
     ] as const
   ) {
-    const { code, stderr } = await ipybox(["actions", ...args], { cwd });
+    const { code, stderr } = await command(["actions", ...args]);
     assertEquals(code, 2, stderr);
     assertStringIncludes(stderr, message);
   }
@@ -245,16 +236,17 @@ Deno.test("ipybox actions follows no link that executed code may have left", asy
   await writePythonBlocks(outside.path, BROKEN);
   await using workspace = await TempFolder.create();
   const cwd = workspace.path;
+  const command = commandsIn(cwd);
   await Deno.mkdir(`${cwd}/gentools/good`, { recursive: true });
   await Deno.symlink(`${outside.path}/gentools/good/one`, `${cwd}/gentools/good/one`);
 
-  assertEquals((await ipybox(["actions"], { cwd })).stdout, "");
-  const { code, stderr } = await ipybox(["actions", "show", "good.one"], { cwd });
+  assertEquals((await command(["actions"])).stdout, "");
+  const { code, stderr } = await command(["actions", "show", "good.one"]);
   assert(code !== 0);
   assertStringIncludes(stderr, 'No saved action "good.one"');
 
   await Deno.symlink(outside.path, `${cwd}/gentools/linked`);
-  const made = await ipybox(["actions", "new", "linked.one"], { cwd });
+  const made = await command(["actions", "new", "linked.one"]);
   assertEquals(made.code, 2);
   assertStringIncludes(made.stderr, "gentools/linked: it is not a plain folder");
   const there = await Array.fromAsync(Deno.readDir(outside.path));
@@ -262,17 +254,42 @@ Deno.test("ipybox actions follows no link that executed code may have left", asy
 });
 
 Deno.test("ipybox actions run reads arguments by their types, and shows errors from the action on", async () => {
-  await using workspace = await TempFolder.create();
-  const cwd = workspace.path;
-  await writePythonBlocks(cwd, LINES);
-  const run = (...args: string[]) => ipybox(["actions", "run", "texts.lines", ...args], { cwd });
+  await using test = await TestExecutor.start({ sandbox: false });
+  await writePythonBlocks(test.workspace, BROKEN + LINES);
+  /** Runs an action as the command does, without a kernel of its own. */
+  const run = async (name: string, args: Record<string, string>, { json = false } = {}) => {
+    const { io, end } = capturedIo();
+    const options = { io, json, exits: true, ...askAtTerminal(io), resultIn };
+    const ran = runAction(test.executor, runCode(name, args), options);
+    return end(
+      await ran.catch((error) => {
+        io.err(printableTraceback(error, io.color));
+        return 1;
+      }),
+    );
+  };
 
-  const typed = await run("--arg", "path=5", "--arg", "limit=6", "--arg", 'marks=["1"]', "--json");
+  const given = { path: "5", limit: "6", marks: '["1"]' };
+  const typed = await run("texts.lines", given, { json: true });
   assertEquals(JSON.parse(typed.stdout).result, ["5", 6, ["1"]], typed.stderr);
-  const word = await run("--arg", "path=[x]", "--arg", "limit=null");
+  const word = await run("texts.lines", { path: "[x]", limit: "null" });
   assertEquals(JSON.parse(word.stdout), ["[x]", null, []], word.stderr);
 
-  const raised = await run("--arg", "path=missing.txt");
+  const takes = "It takes: number: int\n";
+  assertEquals(await run("good.one", { number: "x" }), {
+    code: 1,
+    stdout: "",
+    stderr:
+      `good.one: argument "number": Input should be a valid integer, unable to parse string as an integer. ${takes}`,
+  });
+  assertEquals(await run("good.one", { nmber: "21" }), {
+    code: 1,
+    stdout: "",
+    stderr:
+      `good.one: unknown argument "nmber" (did you mean "number"?); argument "number" is missing. ${takes}`,
+  });
+
+  const raised = await run("texts.lines", { path: "missing.txt" });
   assertEquals([raised.code, raised.stdout], [1, ""]);
   const [first = ""] = raised.stderr.split("\n").filter((line) => /^(File|Cell) /.test(line));
   assertMatch(first, /^File .*gentools\/texts\/lines\/api\.py:7, in run\(/);
