@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { shellWord } from "../../src/base/shell_word.ts";
 import { cliArguments, ipybox, startIpybox } from "../support/cli.ts";
+import { inThisProcess } from "../support/command_io.ts";
 import type { ProgramEnd } from "../../src/process/run_program.ts";
 import { runProgram } from "../support/program.ts";
 import { testIf } from "../support/skip.ts";
@@ -20,7 +21,6 @@ interface Case {
   readonly name: string;
   readonly args: readonly string[];
   readonly stdin?: string;
-  readonly env?: Readonly<Record<string, string>>;
   /** Whether it runs in the sandbox, whose start takes time. */
   readonly sandbox?: true;
   readonly code: number;
@@ -30,14 +30,6 @@ interface Case {
 }
 
 const cases: readonly Case[] = [
-  {
-    name: "FILE runs a file, whose stderr goes to stderr, and KERNEL_ENV_X reaches it as X",
-    args: ["action.py"],
-    env: { KERNEL_ENV_A: "a", SECRET: "s" },
-    code: 0,
-    stdout: "from a file\na b None\n",
-    stderr: ["to stderr\n"],
-  },
   {
     name: "- runs stdin, and --trace-startup says where the time goes, unless it is the code's",
     args: ["-", "--trace-startup", "--", "--trace-startup"],
@@ -58,39 +50,22 @@ const cases: readonly Case[] = [
     ],
   },
   {
-    name: "pip and uv that find no index say what installs the packages",
+    name:
+      "pip and uv that find no index say what installs the packages, and sys.exit() with a text says it",
     args: [
       "-c",
       "package = 'no-such-package'\n!pip install {package} 'other>=2' -r list.txt >/dev/null 2>&1\n" +
-      "!uv pip install {package} >/dev/null 2>&1\n!pip show {package} >/dev/null 2>&1",
+      "!uv pip install {package} >/dev/null 2>&1\n!pip show {package} >/dev/null 2>&1\n" +
+      "import sys; sys.exit('no such city')",
     ],
     sandbox: true,
-    code: 0,
+    code: 1,
     stdout: "",
     stderr: [
       "[ipybox] To install them: ipybox install no-such-package 'other>=2'\n" +
-      "[ipybox] To install it: ipybox install no-such-package\n",
+      "[ipybox] To install it: ipybox install no-such-package\n" +
+      "no such city\n",
     ],
-  },
-  {
-    name: "a server that is missing is registered by a command, which is named",
-    args: ["-c", "from mcptools.github import search"],
-    code: 1,
-    stdout: "",
-    stderr: ["ModuleNotFoundError", 'server "github" here: see `ipybox register --help`\n'],
-  },
-  {
-    name: "sys.exit() with a text says it, and is exit code 1",
-    args: ["-c", "import sys; sys.exit('no such city')"],
-    code: 1,
-    stdout: "",
-    stderr: ["no such city\n"],
-  },
-  {
-    name: "sys.exit() with a number is the exit code that Python makes of it, and says nothing",
-    args: ["-c", "import sys; print('done'); sys.exit(-1)"],
-    code: 255,
-    stdout: "done\n",
   },
   {
     name: "--timeout ends the code",
@@ -98,6 +73,13 @@ const cases: readonly Case[] = [
     code: 1,
     stdout: "begun\n",
     stderr: ["Cell In[1], line 3\n", "ipybox: Code execution exceeded timeout of 3.00s"],
+  },
+  {
+    name: "a server that is missing is registered by a command, which is named",
+    args: ["-c", "from mcptools.github import search"],
+    code: 1,
+    stdout: "",
+    stderr: ["ModuleNotFoundError", 'server "github" here: see `ipybox register --help`\n'],
   },
   {
     name: "without a terminal, calls are refused",
@@ -134,26 +116,14 @@ const cases: readonly Case[] = [
   },
 ];
 
-/** Says where it runs from, and what it sees of its environment. */
-const ACTION = `
-import os, sys
-print("from a file")
-print("to stderr", file=sys.stderr)
-print(os.environ["A"], os.environ["B"], os.environ.get("SECRET"))
-`;
-
-for (const { name, args, stdin, env, sandbox = false, code, stdout, stderr } of cases) {
+for (const { name, args, stdin, sandbox = false, code, stdout, stderr } of cases) {
   Deno.test(`ipybox run: ${name}`, async () => {
     await using workspace = await workspaceWithServer();
-    await Deno.writeTextFile(`${workspace.path}/action.py`, ACTION);
-    await Deno.writeTextFile(`${workspace.path}/.env`, "KERNEL_ENV_B=b\n");
 
     const all = ["run", ...sandbox ? [] : ["--no-sandbox"], ...args];
-    const ended = await ipybox(all, {
-      cwd: workspace.path,
-      ...(env === undefined ? {} : { env }),
-      ...(stdin === undefined ? {} : { stdin }),
-    });
+    const ended = stdin === undefined
+      ? await inThisProcess(all, { workspace: workspace.path })
+      : await ipybox(all, { cwd: workspace.path, stdin });
     const end = { ...ended, stderr: withoutWarning(ended.stderr) };
 
     assertEquals({ code: end.code, stdout: end.stdout }, { code, stdout }, end.stderr);
@@ -182,7 +152,7 @@ Deno.test("ipybox run --json prints the outcome as one object", async (t) => {
   for (const [source, [code, status, ename]] of Object.entries(outcomes)) {
     await t.step(source, async () => {
       const args = ["run", "--json", "--no-sandbox", "-c", source];
-      const end = await ipybox(args, { cwd: workspace.path });
+      const end = await inThisProcess(args, { workspace: workspace.path });
       const outcome = JSON.parse(end.stdout);
       assertEquals([end.code, outcome.status, outcome.error?.ename], [code, status, ename]);
       assertEquals(outcome.text.split("\n")[0], "1");
@@ -234,19 +204,45 @@ async function inBash(command: string, cwd: string): Promise<ProgramEnd> {
   return await runProgram("bash", ["-c", command], { cwd, env: { NO_COLOR: "1" } });
 }
 
-Deno.test("ipybox run gives the code its arguments and its file's name", async () => {
+/** A file that begins with a mark, shows what it is given, and fails; it writes there what does not run. */
+const SHOWS = `\uFEFFimport asyncio, os, sys
+print("to stderr", file=sys.stderr)
+print(sys.argv, os.environ["A"], os.environ["B"], os.environ.get("SECRET"))
+def f(x):
+    open(__file__, "w").write("pass\\n" * 99)
+    return 1 / x
+
+async def g(x):
+    return f(x)
+await asyncio.gather(g(0))
+`;
+
+Deno.test("ipybox run FILE gives it arguments and KERNEL_ENV_X as X; its tracebacks name it, and its lines", async () => {
   await using workspace = await TempFolder.create();
-  const file = `${workspace.path}/show.py`;
-  const show = "import sys, os; print(sys.argv, os.path.basename(globals().get('__file__', '-')))";
-  await Deno.writeTextFile(file, `\uFEFF${show}\nraise KeyError(1)`);
-  const inWorkspace = { cwd: workspace.path };
+  const file = `${workspace.path}/shows.py`;
+  await Deno.writeTextFile(file, SHOWS);
+  await Deno.writeTextFile(`${workspace.path}/.env`, "KERNEL_ENV_B=b\n");
 
-  const ran = await ipybox(["run", "show.py", "--", "a b", "--pretty", 'ü"\\'], inWorkspace);
-  assertEquals(ran.stdout, "['show.py', 'a b', '--pretty', 'ü\"\\\\'] show.py\n", ran.stderr);
-  assertMatch(ran.stderr, /File \S+show\.py:2\n[^]*-+> 2 raise KeyError\(1\)/);
+  const { code, stdout, stderr } = await ipybox(
+    ["run", "shows.py", "--", "a b", "--pretty", 'ü"\\'],
+    { cwd: workspace.path, env: { KERNEL_ENV_A: "a", SECRET: "s" } },
+  );
 
-  const given = await ipybox(["run", "-c", show, "--", "x"], inWorkspace);
-  assertEquals(given, { code: 0, stdout: "['-c', 'x'] -\n", stderr: "" });
+  const argv = "['shows.py', 'a b', '--pretty', 'ü\"\\\\']";
+  assertEquals([code, stdout], [1, `${argv} a b None\n`], stderr);
+  for (const place of [":10\n", ":9, in g(x)\n", ":6, in f(x)\n"]) {
+    assertStringIncludes(stderr, `File ${file}${place}`);
+  }
+  assertMatch(stderr, /^to stderr\n[^]*----> 6 {5}return 1 \/ x/);
+  assert(!stderr.includes("ipykernel"), stderr);
+});
+
+Deno.test("ipybox run -c gives the code its arguments, and ends with the exit code that Python makes of its own", async () => {
+  await using workspace = await TempFolder.create();
+  const code = "import sys; print(sys.argv, globals().get('__file__')); sys.exit(-1)";
+  const { path } = workspace;
+  const end = await inThisProcess(["run", "-c", code, "--workspace", path, "--", "x"]);
+  assertEquals(end, { code: 255, stdout: "['-c', 'x'] None\n", stderr: "" });
 });
 
 testIf(Deno.build.os === "linux", "names are UTF-8 elsewhere", {
@@ -274,34 +270,8 @@ if __name__ == "__main__":
         print(pool.map_async(square, [1, 2]).get(timeout=60))
 `,
   );
-  const ran = await ipybox(["run", file], { cwd: workspace.path });
+  const ran = await inThisProcess(["run", file], { workspace: workspace.path });
   assertEquals(ran.stdout, "[1, 4]\n", ran.stderr);
-});
-
-/** Code that fails, and writes there what does not run. */
-const FAILS = `
- 
-# 3
-import asyncio
-def f(x):
-    open(__file__, "w").write("pass\\n" * 99)
-    return 1 / x
-
-async def g(x):
-    return f(x)
-await asyncio.gather(g(0))
-`;
-
-Deno.test("tracebacks of a file that ipybox runs name it, and its lines", async () => {
-  await using workspace = await TempFolder.create();
-  const file = `${workspace.path}/fails.py`;
-  await Deno.writeTextFile(file, FAILS);
-  const { stderr } = await ipybox(["run", "--no-sandbox", "fails.py"], { cwd: workspace.path });
-  for (const place of [":11\n", ":10, in g(x)\n", ":7, in f(x)\n"]) {
-    assertStringIncludes(stderr, `File ${file}${place}`);
-  }
-  assertStringIncludes(stderr, "----> 7     return 1 / x");
-  assert(!stderr.includes("ipykernel"), stderr);
 });
 
 Deno.test("ipybox run says what a Python of one's own lacks, also if that shows only in a start", async () => {
