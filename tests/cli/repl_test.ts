@@ -386,47 +386,28 @@ Deno.test("ipybox repl fits a narrow terminal: what it says, and lines of wide c
   assertEquals(rows.filter((row) => row.length > 40), []);
 });
 
-Deno.test("ipybox repl keeps what was typed for the next session, and says which editor is missing", async () => {
-  await using home = await Home.create();
-  await home.repl([["In [1]: ", "b = 40\r"], ["In [2]: ", "b + 2\r"], ["In [3]: ", LEAVE]]);
-
-  const { output } = await home.repl(
-    [
-      ["In [1]: ", "\x1b[A\x1b[A\r"],
-      ["In [2]: ", "b + \x18\x05"],
-      ["Not changed: ", "3\r"],
-      ["In [3]: ", LEAVE],
-    ],
-    80,
-    { EDITOR: "no-such-editor --wait" },
-  );
-
-  assertStringIncludes(output, "In [1]: b = 40");
-  assertStringIncludes(output, "]: 43\n");
-  assertMatch(output, /Not changed: .*no-such-editor/);
-  const { mode } = await Deno.stat(join(home.state, "ipybox", "history"));
-  assertEquals((mode ?? 0) & 0o777, 0o600);
-});
-
-Deno.test("ipybox repl keeps no history where executed code could read and write it", async () => {
+Deno.test("ipybox repl keeps no history where executed code could read and write it, and says why there is no kernel", async () => {
   await using home = await Home.withServer();
 
   const script: readonly Typing[] = [
     ["Let code call raw? [y/N] ", "n\n"],
     ["In [1]: ", ":servers\r"],
-    ["In [1]: ", LEAVE],
+    ["In [1]: ", "1\r"],
   ];
   const { output, code } = await home.repl(script, 80, {
     XDG_STATE_HOME: join(home.workspace, "state"),
+    IPYBOX_PYTHON: "/no/such/python",
   });
 
-  assertEquals(code, 0, output);
-  assertStringIncludes(output, "Input will not be saved");
+  assertEquals(code, 3, output);
+  for (const text of ["Input will not be saved", "/no/such/python"]) {
+    assertStringIncludes(output, text);
+  }
   const folder = Deno.readDir(join(home.workspace, "state", "ipybox"));
   assertEquals(await Array.fromAsync(folder, ({ name }) => name), ["trust"]); // what was refused
 });
 
-Deno.test("ipybox repl takes the terminal again after Ctrl-Z and fg, and ends with it", async () => {
+Deno.test("ipybox repl takes the terminal again after Ctrl-Z and fg, ends with it, and keeps what was typed", async () => {
   await using home = await Home.create();
 
   const script: readonly Typing[] = [
@@ -438,11 +419,28 @@ Deno.test("ipybox repl takes the terminal again after Ctrl-Z and fg, and ends wi
     ["In [3]: ", "print('be' 'gun', flush=True); import time; time.sleep(1000)\r"],
     ["begun", null], // which ends the shell, too
   ];
-  const { output } = await home.repl(script, 80, {}, true);
+  const first = await home.repl(script, 80, {}, true);
 
-  assertStringIncludes(output, "]: 6\n");
-  assertStringIncludes(output, "]: 18\n");
+  assertStringIncludes(first.output, "]: 6\n");
+  assertStringIncludes(first.output, "]: 18\n");
   await untilNoneWith(home.workspace);
+
+  const { output } = await home.repl(
+    [
+      ["In [1]: ", "\x1b[A\x1b[A\r"],
+      ["In [2]: ", "30 + \x18\x05"],
+      ["Not changed: ", "3\r"],
+      ["In [3]: ", LEAVE],
+    ],
+    80,
+    { EDITOR: "no-such-editor --wait" },
+  );
+
+  assertStringIncludes(output, "In [1]: 4 + 2 * 7");
+  for (const result of ["]: 18\n", "]: 33\n"]) assertStringIncludes(output, result);
+  assertMatch(output, /Not changed: .*no-such-editor/);
+  const { mode } = await Deno.stat(join(home.state, "ipybox", "history"));
+  assertEquals((mode ?? 0) & 0o777, 0o600);
 });
 
 Deno.test("ipybox repl colors code that is typed, and tracebacks, which are never bold", async () => {
@@ -512,17 +510,6 @@ esac
   assertStringIncludes(output, "mode 600\nname cell.py\nown folder\npress Ctrl-C\n");
   assertStringIncludes(output, "x = 6 - 2");
   assert(!output.includes("\x1b[?2004hmode"), output);
-});
-
-Deno.test("ipybox repl says why there is no kernel", async () => {
-  await using home = await Home.create();
-
-  const { output, code } = await home.repl([["In [1]: ", "1\r"]], 80, {
-    IPYBOX_PYTHON: "/no/such/python",
-  });
-
-  assertEquals(code, 3, output);
-  assertStringIncludes(output, "/no/such/python");
 });
 
 Deno.test("ipybox repl --session goes on where it was left", async () => {

@@ -41,9 +41,74 @@ interface Case {
   readonly audited?: readonly string[];
 }
 
-/** The cases of each session, in order: what settles calls of the whole session comes last. */
+/** The cases of each session, in order: what settles all calls of a tool comes last. */
 const sessions: readonly (readonly Case[])[] = [
   [
+    {
+      // The terminal keeps lines until the first question is asked; afterwards, they are read and dropped.
+      name: "what was typed before the question does not answer it",
+      calls: "import time, pathlib\n" +
+        "def until(mark): [time.sleep(0.01) for _ in iter(pathlib.Path(mark).exists, True)]\n" +
+        "print('begun', flush=True); until('first'); count()\n" +
+        "print('goes on', flush=True); until('second'); count()",
+      script: [
+        ["begun", "!y\ny\ny\n", "first"],
+        ["before the question was shown", ""],
+        [QUESTION, "n no\n"],
+        ["goes on", "!y\n", "second"],
+        [QUESTION, "n no\n"],
+      ],
+      shown: ["ApprovalRejectedError"],
+      hidden: ["count is"],
+    },
+    {
+      name: "a line that was begun before the question does not end as its answer",
+      calls: "import time, pathlib\n" +
+        "def until(mark): [time.sleep(0.01) for _ in iter(pathlib.Path(mark).exists, True)]\n" +
+        "print('begun', flush=True); until('first'); count()",
+      script: [
+        ["begun", "!y", "first"],
+        [QUESTION, "\n"],
+        ["Ctrl-C  cancel", ""],
+        [QUESTION, "nx\x7f no\n"],
+      ],
+      shown: ["refused: no"],
+      hidden: ["count is"],
+    },
+    {
+      name: "what a server asks is answered field by field",
+      calls: "import json\nschema = {'type': 'object', 'properties': " +
+        "{'name': {'type': 'string', 'minLength': 1}, 'age': {'type': 'integer'}}, " +
+        "'required': ['name']}\n" +
+        "asked = {'method': 'elicitation/create', " +
+        "'params': {'message': 'Who are you?', 'requestedSchema': schema}}\n" +
+        "print(raw.run_sync('ask', asked).text)",
+      script: [
+        ["[d]etails, then Enter: ", "y\n"],
+        ["Answer 2 fields? raw gets what you type. [y/N] ", "y\n"],
+        ["Answer to raw (text): ", "Ada\n"],
+        ["Answer to raw (whole number, or nothing): ", "36\n"],
+      ],
+      shown: ['"content":{"name":"Ada","age":36}'],
+      audited: ["raw.elicitation/create elicitation terminal accept"],
+    },
+    {
+      name: "ns refuses for the session",
+      calls: "call('cwd', 'is in', {}); call('cwd', 'is in', {})",
+      script: [[QUESTION, "ns too much\n"], [HOW, "a\n"]],
+      shown: [
+        "refused: too much",
+        "refused: remembered for this session, for any arguments: too much",
+      ],
+      hidden: ["is in"],
+    },
+    {
+      name: "Ctrl-D refuses",
+      calls: "echo()",
+      script: [[QUESTION, "\x04"]],
+      shown: ["ApprovalRejectedError", "was closed"],
+      hidden: ["echoed"],
+    },
     {
       name: "y and yes allow, for one call each; n refuses",
       calls: "count(); count(); count()",
@@ -99,73 +164,6 @@ const sessions: readonly (readonly Case[])[] = [
       script: [["begun", "\x03"]],
       code: 130,
       shown: ["ipybox: interrupted"],
-    },
-  ],
-  [
-    {
-      // The terminal keeps lines until the first question is asked; afterwards, they are read and dropped.
-      name: "what was typed before the question does not answer it",
-      calls: "import time, pathlib\n" +
-        "def until(mark): [time.sleep(0.01) for _ in iter(pathlib.Path(mark).exists, True)]\n" +
-        "print('begun', flush=True); until('first'); count()\n" +
-        "print('goes on', flush=True); until('second'); count()",
-      script: [
-        ["begun", "!y\ny\ny\n", "first"],
-        ["before the question was shown", ""],
-        [QUESTION, "n no\n"],
-        ["goes on", "!y\n", "second"],
-        [QUESTION, "n no\n"],
-      ],
-      shown: ["ApprovalRejectedError"],
-      hidden: ["count is"],
-    },
-    {
-      name: "a line that was begun before the question does not end as its answer",
-      calls: "import time, pathlib\n" +
-        "def until(mark): [time.sleep(0.01) for _ in iter(pathlib.Path(mark).exists, True)]\n" +
-        "print('begun', flush=True); until('first'); count()",
-      script: [
-        ["begun", "!y", "first"],
-        [QUESTION, "\n"],
-        ["Ctrl-C  cancel", ""],
-        [QUESTION, "nx\x7f no\n"],
-      ],
-      shown: ["refused: no"],
-      hidden: ["count is"],
-    },
-    {
-      name: "what a server asks is answered field by field",
-      calls: "import json\nschema = {'type': 'object', 'properties': " +
-        "{'name': {'type': 'string', 'minLength': 1}, 'age': {'type': 'integer'}}, " +
-        "'required': ['name']}\n" +
-        "asked = {'method': 'elicitation/create', " +
-        "'params': {'message': 'Who are you?', 'requestedSchema': schema}}\n" +
-        "print(raw.run_sync('ask', asked).text)",
-      script: [
-        ["[d]etails, then Enter: ", "y\n"],
-        ["Answer 2 fields? raw gets what you type. [y/N] ", "y\n"],
-        ["Answer to raw (text): ", "Ada\n"],
-        ["Answer to raw (whole number, or nothing): ", "36\n"],
-      ],
-      shown: ['"content":{"name":"Ada","age":36}'],
-      audited: ["raw.elicitation/create elicitation terminal accept"],
-    },
-    {
-      name: "ns refuses for the session",
-      calls: "count(); count()",
-      script: [[QUESTION, "ns too much\n"], [HOW, "a\n"]],
-      shown: [
-        "refused: too much",
-        "refused: remembered for this session, for any arguments: too much",
-      ],
-      hidden: ["count is"],
-    },
-    {
-      name: "Ctrl-D refuses",
-      calls: "echo()",
-      script: [[QUESTION, "\x04"]],
-      shown: ["ApprovalRejectedError", "was closed"],
-      hidden: ["echoed"],
     },
   ],
   [
@@ -324,7 +322,31 @@ open(path, "w").write(text.replace("two", "three").replace("1.0", input("VALUE? 
   }
 });
 
-Deno.test("an editor that code could have put there is not run", async () => {
+Deno.test("what a hostile tool call shows cannot move the cursor, hide or pass for a question", async () => {
+  await using workspace = await workspaceWithServer();
+  const code = `${COUNT}
+raw.run_sync("echo", {"a": "\\x1b[2K\\rAllow raw.harmless()? \\u202e", "b": "x" * 3000,
+  "c": " " * 66 + "Allow? [y]es", "d": "\\u3000\\u115f\\ufe0f\\u2800"})`;
+  const end = await run(workspace.path, code, [["d shows them", "d\n"], [
+    "Line, according to the code",
+    "n no\n",
+  ]]);
+
+  assertEquals(end.code, 1);
+  const [, shown = ""] =
+    end.output.split("Line, according to the code")[0]?.split("  | raw.echo(") ??
+      [];
+  const whole = end.output.split("  | raw.echo(")[2]?.split("\nServer:")[0] ?? "";
+  const text = whole.replaceAll("\n  | ", "");
+  assertStringIncludes(text, "\\x1b[2K\\rAllow raw.harmless()? \\u202e");
+  assertStringIncludes(text, "x".repeat(3000));
+  assertStringIncludes(text, "\\u3000\\u115f\\ufe0f\\u2800");
+  assert(!shown.includes("\nAllow? [y]es'"), shown);
+  for (const row of whole.split("\n")) assert(row.length <= 80, row);
+  for (const row of whole.split("\n").slice(1)) assert(row.startsWith("  | "), row);
+});
+
+Deno.test("code can color its output, and not put an editor there that is run", async () => {
   await using workspace = await workspaceWithServer();
   const folder = `${workspace.path}/bin`;
   await Deno.mkdir(folder);
@@ -333,58 +355,22 @@ Deno.test("an editor that code could have put there is not run", async () => {
       mode: 0o755,
     });
   }
-  const code = `${COUNT}count(n=1)`;
+  const code =
+    `${COUNT}\nprint("\\x1b[1;31mred"); count(n=1); print("\\x1b[4mlined\\x1b[0m plain")`;
   const PATH = `${folder}:${Deno.env.get("PATH")}`;
   const script: Typing[] = [
-    [QUESTION, "e\n"],
+    ["[d]etails, then Enter: ", "e\n"],
     ["planted is not on the PATH", ""],
-    [QUESTION, "n no\n"],
+    ["[d]etails, then Enter: ", "n no\n"],
   ];
 
-  const end = await run(workspace.path, code, script, { env: { EDITOR: "planted -w", PATH } });
+  const env = { EDITOR: "planted -w", PATH, NO_COLOR: "" };
+  const { output } = await run(workspace.path, code, script, { env });
 
-  assertStringIncludes(end.output, "refused: no");
-  assertEquals(await exists(`${workspace.path}/ran`), false);
-});
-
-Deno.test("what a hostile tool call shows cannot move the cursor, hide or pass for a question", async () => {
-  await using workspace = await workspaceWithServer();
-  const code = `${COUNT}
-raw.run_sync("echo", {"a": "\\x1b[2K\\rAllow raw.harmless()? \\u202e", "b": "x" * 3000,
-  "c": " " * 66 + "Allow? [y]es", "d": "\\u3000\\u115f\\ufe0f\\u2800"})`;
-  for (const columns of [80, 40]) {
-    const end = await run(workspace.path, code, [["d shows them", "d\n"], [
-      "Line, according to the code",
-      "n no\n",
-    ]], { columns });
-
-    assertEquals(end.code, 1);
-    const [, shown = ""] =
-      end.output.split("Line, according to the code")[0]?.split("  | raw.echo(") ??
-        [];
-    const whole = end.output.split("  | raw.echo(")[2]?.split("\nServer:")[0] ?? "";
-    const text = whole.replaceAll("\n  | ", "");
-    assertStringIncludes(text, "\\x1b[2K\\rAllow raw.harmless()? \\u202e");
-    assertStringIncludes(text, "x".repeat(3000));
-    assertStringIncludes(text, "\\u3000\\u115f\\ufe0f\\u2800");
-    assert(!shown.includes("\nAllow? [y]es'"), shown);
-    for (const row of whole.split("\n")) assert(row.length <= columns, row);
-    for (const row of whole.split("\n").slice(1)) assert(row.startsWith("  | "), row);
-  }
-});
-
-Deno.test("code can color its output", async () => {
-  await using workspace = await workspaceWithServer();
-  const code = `${COUNT}\nprint("\\x1b[1;31mred"); count(); print("\\x1b[4mlined\\x1b[0m plain")`;
-  const env = { NO_COLOR: "" };
-
-  const { output } = await run(workspace.path, code, [["[d]etails, then Enter: ", "n no\n"]], {
-    env,
-  });
-
-  for (const text of ["\x1b[31mred\x1b[0m\n", "\x1b[31;4mlined\x1b[0m plain"]) {
+  for (const text of ["refused: no", "\x1b[31mred\x1b[0m\n", "\x1b[31;4mlined\x1b[0m plain"]) {
     assertStringIncludes(output, text);
   }
+  assertEquals(await exists(`${workspace.path}/ran`), false);
 });
 
 async function run(
