@@ -1,7 +1,14 @@
-import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  assertMatch,
+  assertRejects,
+  assertStringIncludes,
+} from "@std/assert";
+import { CodeExecutionError } from "../../src/base/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { silentLogger } from "../../src/base/log.ts";
-import { ipybox } from "../support/cli.ts";
+import { inThisProcess } from "../support/command_io.ts";
 import { testPython } from "../support/python.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -17,17 +24,15 @@ Deno.test("ipybox install installs packages for the code of one workspace", asyn
   await using session = await CodeExecutor.start(options); // begun before anything is installed
 
   await step("which is without them before", async () => {
-    const { code, stderr } = await ipybox(["run", "-c", VERSION, ...inWorkspace]);
-    assertEquals(code, 1);
-    assertStringIncludes(stderr, "PackageNotFoundError");
-    const list = await ipybox(["packages", ...inWorkspace]);
+    await assertRejects(() => session.execute(VERSION), CodeExecutionError, "PackageNotFoundError");
+    const list = await inThisProcess(["packages", ...inWorkspace]);
     assertEquals({ code: list.code, stdout: list.stdout }, { code: 0, stdout: "" });
   });
 
   await step("resolved together, also such of which the kernel has a version", async () => {
     const file = `${workspace.path}/requirements.txt`;
     await Deno.writeTextFile(file, "iniconfig==2.0.0  # pinned\n");
-    const { code, stdout, stderr } = await ipybox(
+    const { code, stdout, stderr } = await inThisProcess(
       ["install", "-r", file, "python-dateutil", "pluggy", ...inWorkspace],
     );
     assertEquals({ code, stdout }, { code: 0, stdout: "" }, stderr);
@@ -38,7 +43,7 @@ Deno.test("ipybox install installs packages for the code of one workspace", asyn
   });
 
   await step("where `run` finds them", async () => {
-    const { code, stdout, stderr } = await ipybox(["run", "-c", VERSION, ...inWorkspace]);
+    const { code, stdout, stderr } = await inThisProcess(["run", "-c", VERSION, ...inWorkspace]);
     assertEquals({ code, stdout }, { code: 0, stdout: "2.0.0\n" }, stderr);
   });
 
@@ -47,7 +52,7 @@ Deno.test("ipybox install installs packages for the code of one workspace", asyn
   });
 
   await step("and no other workspace does", async () => {
-    const { code } = await ipybox(["run", "-c", VERSION, "--workspace", other.path]);
+    const { code } = await inThisProcess(["run", "-c", VERSION, "--workspace", other.path]);
     assertEquals(code, 1);
   });
 
@@ -61,25 +66,28 @@ Deno.test("ipybox install installs packages for the code of one workspace", asyn
   });
 
   await step("and downloads nothing that is there", async () => {
-    const { code, stderr } = await ipybox(["install", "iniconfig", ...inWorkspace]);
+    const { code, stderr } = await inThisProcess(["install", "iniconfig", ...inWorkspace]);
     assertEquals(code, 0, stderr);
     assertMatch(stderr, /^iniconfig 2\.0\.0 is already there \(\d+\.\d s\)\n$/);
   });
 
-  await step("and replaces what does not fit", async () => {
-    const { code, stderr } = await ipybox(["install", "iniconfig==2.1.0", ...inWorkspace]);
-    assertEquals(code, 0, stderr);
-    assertEquals((await ipybox(["run", "-c", VERSION, ...inWorkspace])).stdout, "2.1.0\n");
+  await step("and replaces what does not fit, as installPackages() does", async () => {
+    const lines: string[] = [];
+    const onLine = (line: string) => void lines.push(line);
+    const installed = await session.installPackages("iniconfig==2.1.0", { onLine });
+    assertEquals(installed, "Installed iniconfig 2.1.0");
+    assertEquals((await session.execute(VERSION)).text, "2.1.0");
+    assert(lines.includes(" + iniconfig==2.1.0"), lines.join("\n"));
   });
 
   await step("and says which it could not install", async () => {
-    const { code, stderr } = await ipybox(["install", "iniconfig==0.0.0", ...inWorkspace]);
+    const { code, stderr } = await inThisProcess(["install", "iniconfig==0.0.0", ...inWorkspace]);
     assertEquals(code, 1);
     assertStringIncludes(stderr, "\nipybox: iniconfig==0.0.0 was not installed\n");
   });
 
   await step("and lists and removes them", async () => {
-    const listed = await ipybox(["packages", "--json", ...inWorkspace]);
+    const listed = await inThisProcess(["packages", "--json", ...inWorkspace]);
     const { packages }: { packages: { name: string; version: string; requested: boolean }[] } = JSON
       .parse(
         listed.stdout,
@@ -89,34 +97,19 @@ Deno.test("ipybox install installs packages for the code of one workspace", asyn
       version: "2.1.0",
       requested: true,
     });
-    const removed = await ipybox(["packages", "remove", "INIconfig", ...inWorkspace]);
+    const removed = await inThisProcess(["packages", "remove", "INIconfig", ...inWorkspace]);
     assertEquals([removed.code, removed.stderr], [0, "Removed iniconfig 2.1.0\n"]);
-    const { stdout } = await ipybox(["packages", ...inWorkspace]);
+    const { stdout } = await inThisProcess(["packages", ...inWorkspace]);
     assert(!stdout.includes("iniconfig"), stdout);
     assertStringIncludes(stdout, "pluggy");
-    const unknown = await ipybox(["packages", "remove", "iniconfig", ...inWorkspace]);
+    const unknown = await inThisProcess(["packages", "remove", "iniconfig", ...inWorkspace]);
     assertEquals(unknown.code, 2);
     assertStringIncludes(unknown.stderr, 'No package "iniconfig"');
   });
 });
 
-Deno.test("CodeExecutor.installPackages() installs for its workspace", async () => {
-  await using workspace = await TempFolder.create();
-  await using executor = await CodeExecutor.start({
-    workspace: workspace.path,
-    python: testPython(),
-    log: silentLogger,
-  });
-  const lines: string[] = [];
-  const onLine = (line: string) => void lines.push(line);
-  const installed = await executor.installPackages("iniconfig==2.0.0", { onLine });
-  assertEquals(installed, "Installed iniconfig 2.0.0");
-  assertEquals((await executor.execute(VERSION)).text, "2.0.0");
-  assert(lines.includes(" + iniconfig==2.0.0"));
-});
-
 Deno.test("ipybox install takes no paths", async () => {
-  const { code, stderr } = await ipybox(["install", "./package"]);
+  const { code, stderr } = await inThisProcess(["install", "./package"]);
   assertEquals(code, 2);
   assertStringIncludes(stderr, 'Cannot install "./package"');
 });
