@@ -1,5 +1,6 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { ipybox } from "../support/cli.ts";
+import { commandsIn } from "../support/command_io.ts";
 import { filesBelow } from "../support/files.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { ipyboxAtTerminal, type Typing } from "../support/terminal.ts";
@@ -26,7 +27,7 @@ Deno.test("ipybox demo --yes calls real tools in a loop and prints their results
 Deno.test("ipybox demo without a terminal and without --yes refuses the calls", async () => {
   await using workspace = await TempFolder.create();
 
-  const { code, stdout, stderr } = await ipybox(["demo", "--workspace", workspace.path]);
+  const { code, stdout, stderr } = await commandsIn(workspace.path)(["demo"]);
 
   assertEquals({ code, stdout }, { code: 1, stdout: "" }, stderr);
   assertMatch(

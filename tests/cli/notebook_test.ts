@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { ipybox } from "../support/cli.ts";
+import { commandsIn, inThisProcess } from "../support/command_io.ts";
 import { runPython } from "../support/run_python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { ipyboxAtTerminal } from "../support/terminal.ts";
@@ -20,7 +20,7 @@ Deno.test("ipybox run runs a notebook's cells in one session until one fails", a
   const file = `${workspace.path}/report.ipynb`;
   const run = async (text: string, ...more: string[]) => {
     await Deno.writeTextFile(file, text);
-    return await ipybox(["run", file, "--workspace", workspace.path, ...more]);
+    return await inThisProcess(["run", file, ...more], { workspace: workspace.path });
   };
   const code = [
     "# About 1 / 0",
@@ -56,6 +56,7 @@ Deno.test("ipybox run runs a notebook's cells in one session until one fails", a
 Deno.test("ipybox run says what is wrong with a notebook", async () => {
   await using workspace = await TempFolder.create();
   const file = `${workspace.path}/x.ipynb`;
+  const command = commandsIn(workspace.path);
   const kernelspec = { language: "julia", name: "julia-1.9" };
   const cases: readonly (readonly [text: string, says: string])[] = [
     ["print(1)", `"${file}" is not a notebook: Unexpected token`],
@@ -70,12 +71,12 @@ Deno.test("ipybox run says what is wrong with a notebook", async () => {
   ];
   for (const [text, says] of cases) {
     await Deno.writeTextFile(file, text);
-    const { code, stderr } = await ipybox(["run", file]);
+    const { code, stderr } = await command(["run", file]);
     assertEquals(code, 2, stderr);
     assertStringIncludes(stderr, says);
   }
   await Deno.writeTextFile(file, notebook("1"));
-  const { code, stderr } = await ipybox(["run", file, "--detach"]);
+  const { code, stderr } = await command(["run", file, "--detach"]);
   assertEquals(code, 2);
   assertStringIncludes(stderr, "Option --detach takes no notebook");
 });
@@ -117,7 +118,7 @@ Deno.test("ipybox repl --save writes a valid notebook, which ipybox runs", async
   const validate = `import nbformat; nbformat.validate(nbformat.read(${JSON.stringify(file)}, 4))`;
   const checked = await runPython(["-c", validate]);
   assertEquals([checked.success, checked.stderr], [true, ""]);
-  const again = await ipybox(["run", file, ...at]);
+  const again = await inThisProcess(["run", file, "--no-sandbox", ...at]);
   assertEquals(again.code, 1);
   assert(again.stdout.startsWith("said\n42\n"), again.stdout);
 
