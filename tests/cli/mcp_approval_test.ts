@@ -7,7 +7,6 @@ import { CLIENT_ERAS, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { writeAcceptedPolicy } from "../support/policy.ts";
 import { stepsOf } from "../support/steps.ts";
-import { TempFolder } from "../support/temp_folder.ts";
 
 Deno.test("ipybox mcp refuses what needs approval where the client cannot ask", async (t) => {
   await using workspace = await workspaceWithServer();
@@ -101,14 +100,12 @@ Deno.test("ipybox mcp --approve allow asks nobody, and deny refuses", async () =
     assertEquals(JSON.stringify(content).includes("ApprovalRejectedError"), isError);
     const params = { server_name: "again", server_params: { ...rawServer() } };
     assertEquals((await host.call("register_mcp_server", params)).isError, isError);
+    if (isError) await assertNamesCommands(host);
   }
 });
 
-Deno.test("what the user is asked to run registers all that was asked for, or is a file with all of it", async () => {
-  await using workspace = await TempFolder.create();
-  await using host = await McpHost.start({
-    args: ["--workspace", workspace.path, "--no-sandbox", "--approve", "deny"],
-  });
+/** What the user is asked to run registers all that was asked for, or is a file with all of it. */
+async function assertNamesCommands(host: McpHost): Promise<void> {
   const command = { command: "npx", args: ["-y", "srv", "--sandbox"] };
   const url = { url: "https://x.example/mcp" };
   const commands: readonly (readonly [Record<string, unknown>, string])[] = [
@@ -141,7 +138,7 @@ Deno.test("what the user is asked to run registers all that was asked for, or is
     assertStringIncludes(text, "`ipybox register --from FILE`");
     assertEquals(JSON.parse(text.slice(text.indexOf("{"))), JSON.parse(file));
   }
-});
+}
 
 Deno.test("ipybox mcp --approve-shell ask asks for shell commands, too, and for tools as before", async () => {
   await using workspace = await workspaceWithServer();
@@ -176,7 +173,7 @@ for (const kind of CLIENT_ERAS) {
     const seen: Readonly<Record<string, unknown>>[] = [];
     await using host = await McpHost.start({
       kind,
-      args: ["--workspace", workspace.path, "--approve", "allow"],
+      args: ["--workspace", workspace.path, "--no-sandbox", "--approve", "allow"],
       answer: (_, params) => {
         seen.push(params);
         return seen.length === 1 ? { name: "Ada", size: "large" } : null;

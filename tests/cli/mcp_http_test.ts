@@ -105,6 +105,7 @@ Deno.test("A client of the newer era opens sessions, names them and closes them"
     workspace.path,
     "--max-sessions",
     "2",
+    "--no-sandbox",
   ]);
   await using host = await McpHost.join(server.address, { kind: "2.x 2026-07-28" });
   await host.call(CELL, { code: "x = 'shared'" });
@@ -312,7 +313,7 @@ Deno.test("ipybox mcp --http says what is wrong with its options", async () => {
   await Deno.writeTextFile(`${workspace.path}/short`, "abc\n");
   using taken = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const port = String(taken.addr.port);
-  const started = await ipybox(["mcp", "--http", port, "--workspace", workspace.path]);
+  const started = await inThisProcess(["mcp", "--http", port], { workspace: workspace.path });
   assertEquals(started.code, 2, started.stderr);
   assertStringIncludes(started.stderr, `Port ${port} is in use: choose another one`);
 

@@ -11,8 +11,7 @@ import { lockBuilds } from "../../src/python/build.ts";
 import { inspectInterpreter } from "../../src/python/interpreter.ts";
 import { KERNEL_MODULES, kernelRecipe, writeMarker } from "../../src/python/managed.ts";
 import { runningSessions } from "../../src/mcp_server/running_sessions.ts";
-import { ipybox } from "../support/cli.ts";
-import { inThisProcess } from "../support/command_io.ts";
+import { commandsIn, inThisProcess } from "../support/command_io.ts";
 import { until } from "../support/wait.ts";
 import { HttpMcp, type HttpMcpOptions } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
@@ -26,6 +25,7 @@ import { TempFolder } from "../support/temp_folder.ts";
 const CELL = "execute_ipython_cell";
 const ALICE = "alice-alice-alice-alice";
 const BOB = "bob-bob-bob-bob-bob-bob";
+const POOL = ["--pool", "1", "--no-sandbox"];
 
 /** What code says of the process that runs it: its folder, and when it was started, in ticks since the boot. */
 const SELF = "import os\nprint(os.getcwd())\n" +
@@ -124,7 +124,7 @@ Deno.test("The first session that is ready is handed out, though its Python was 
   await Deno.mkdir(pythons, { recursive: true });
   const build = await lockBuilds(pythons, {}); // by another process
   const options = { cache, env: { IPYBOX_PYTHON: "" } };
-  await using pool = await PoolServer.startIn(options, workspace.path, "--pool", "1");
+  await using pool = await PoolServer.startIn(options, workspace.path, ...POOL);
   await until("it builds", () => pool.server.stderr.includes("Waiting for another process"));
   const python = await inspectInterpreter(testPython(), KERNEL_MODULES);
   await writeMarker(kernelRecipe(), pythons, python);
@@ -139,7 +139,7 @@ Deno.test("The first session that is ready is handed out, though its Python was 
 
 Deno.test("A session that is ready is not handed out after a change", async (t) => {
   await using workspace = await workspaceWithServer();
-  await using pool = await PoolServer.start(workspace.path, "--pool", "1");
+  await using pool = await PoolServer.start(workspace.path, ...POOL);
   const step = stepsOf(t);
   const taken = new Set<string>();
   const ready = async () => (await pool.folders()).filter((name) => !taken.has(name));
@@ -171,7 +171,7 @@ Deno.test("A session that is ready is not handed out after a change", async (t) 
 
   await step("of the workspace's servers", () =>
     replaces(async () => {
-      const { code, stderr } = await ipybox(["unregister", "raw", "--workspace", workspace.path]);
+      const { code, stderr } = await commandsIn(workspace.path)(["unregister", "raw"]);
       assertEquals(code, 0, stderr);
     }));
 
@@ -204,7 +204,7 @@ for (const [when, count] of [["while one is started", 0], ["with one that is rea
 Deno.test("What a server that was killed kept ready is removed by the next one", async () => {
   await using workspace = await TempFolder.create();
   {
-    await using pool = await PoolServer.start(workspace.path, "--pool", "1");
+    await using pool = await PoolServer.start(workspace.path, ...POOL);
     await until("one is ready", () => pool.started === 1);
     await pool.server.stop("SIGKILL");
     assertEquals((await pool.folders()).length, 1);

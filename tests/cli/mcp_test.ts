@@ -24,7 +24,7 @@ for (const kind of CLIENT_KINDS) {
     const decisions: (string | null)[] = [];
     await using host = await McpHost.start({
       kind,
-      args: ["--workspace", workspace.path],
+      args: ["--workspace", workspace.path, ...kind === "1.x" ? [] : ["--no-sandbox"]],
       answer: (question) => {
         questions.push(question);
         return decisions.shift() ?? null;

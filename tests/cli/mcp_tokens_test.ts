@@ -39,7 +39,8 @@ async function withTokens(text: string) {
 Deno.test("A token has as many sessions as its line says, and the others share the rest", async () => {
   const { folder, args } = await withTokens(`${ALICE} sessions=1\n${BOB} sessions=3\n${CAROL}\n`);
   await using _folder = folder;
-  await using server = await HttpMcp.start([...args, "--max-sessions", "6"]);
+  const noKernels = ["--python", "/bin/false"];
+  await using server = await HttpMcp.start([...args, "--max-sessions", "6", ...noKernels]);
   await using hosts = new AsyncDisposableStack();
   const join = async (token: string) =>
     hosts.use(await McpHost.join({ url: server.address.url, token }, { kind: "2.x legacy" }));
