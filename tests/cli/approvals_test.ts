@@ -1,14 +1,15 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { ApprovalClient } from "../../src/approval/client.ts";
 import { auditedQuestions } from "../support/audited_questions.ts";
-import { ipybox } from "../support/cli.ts";
+import { inThisProcess } from "../support/command_io.ts";
 import { exists } from "../support/files.ts";
 import { until } from "../support/wait.ts";
 import { rawServer } from "../support/mcp.ts";
 import { eachEra, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
+import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { ipyboxAtTerminal } from "../support/terminal.ts";
+import { ipyboxAtTerminal, type Typing } from "../support/terminal.ts";
 
 const COUNT = `${RAW}raw.run_sync("count").text`;
 const CELL = "execute_ipython_cell";
@@ -69,43 +70,15 @@ Deno.test("ipybox approvals asks at a terminal what a client cannot ask", async 
   assertStringIncludes(output, "register_mcp_server");
 });
 
-Deno.test("ipybox approvals takes over from another approver when that ends", async () => {
-  await using workspace = await workspaceWithServer();
-  await using state = await TempFolder.create();
-  const env = { XDG_STATE_HOME: state.path };
-  await using host = await McpHost.start({
-    args: ["--workspace", workspace.path, "--no-sandbox"],
-    env,
-  });
-  await host.execute("1");
-  const folder = `${state.path}/ipybox/sessions`;
-  const [record] = await Array.fromAsync(Deno.readDir(folder));
-  const { url, token } = JSON.parse(await Deno.readTextFile(`${folder}/${record?.name}`));
-  const first = await ApprovalClient.connect({
-    url,
-    token,
-    onRequest: (request) => void request.accept(),
-  });
-  const waits = `${workspace.path}/waits`;
-  const second = ipyboxAtTerminal(["approvals", "--workspace", workspace.path], [
-    ["such as another `ipybox approvals`. This one takes over when that ends", "", waits],
-    [`Deciding for ${workspace.path}`, "\x03"],
-  ], { env, columns: 300 });
-  await until("the second one waits", () => exists(waits));
-  await first[Symbol.asyncDispose]();
-  const { code, output } = await second;
-  assertEquals(code, 0, output);
-});
-
 Deno.test("ipybox approvals insists on a terminal", async () => {
   for (const args of [["approvals"], ["approvals", "--link"]]) {
-    const { code, stdout, stderr } = await ipybox(args);
+    const { code, stdout, stderr } = await inThisProcess(args);
     assertEquals([code, stdout], [2, ""]);
     assertStringIncludes(stderr, "a person must decide, not a program");
   }
 });
 
-Deno.test("ipybox approvals --link prints a link, and forgets sessions that are gone", async () => {
+Deno.test("ipybox approvals finds a session that runs, and forgets those that are gone", async (t) => {
   await using workspace = await workspaceWithServer();
   await using state = await TempFolder.create();
   const env = { XDG_STATE_HOME: state.path };
@@ -114,26 +87,57 @@ Deno.test("ipybox approvals --link prints a link, and forgets sessions that are 
   const stale = { workspace: "/gone", label: "", url: "http://127.0.0.1:1/", token: "x" };
   await Deno.writeTextFile(`${folder}/stale.json`, JSON.stringify(stale));
   await Deno.writeTextFile(`${folder}/damaged.json`, "{");
-  const linkFor = (directory: string) =>
-    ipyboxAtTerminal(["approvals", "--workspace", directory, "--link"], [], { env, columns: 300 });
-
-  {
-    await using host = await McpHost.start({
-      args: ["--workspace", workspace.path, "--no-sandbox"],
+  const step = stepsOf(t);
+  const at = (directory: string, more: readonly string[], script: readonly Typing[] = []) =>
+    ipyboxAtTerminal(["approvals", "--workspace", directory, ...more], script, {
       env,
+      columns: 300,
     });
-    await host.execute("1");
-    const { code, output } = await linkFor(workspace.path);
-    assertEquals(code, 0, output);
-    const link = /http:\/\/127\.0\.0\.1:\d+\/page\/open\?code=[\w-]+/.exec(output)?.[0] ?? "";
-    const page = await fetch(link, { redirect: "manual" });
-    await page.body?.cancel();
-    assert(page.status < 400, `${page.status}`);
-    const [record, ...others] = await Array.fromAsync(Deno.readDir(folder));
-    assertEquals(others, []); // the stale and the damaged one were forgotten
-    const { mode } = await Deno.stat(`${folder}/${record?.name}`);
-    assertEquals((mode ?? 0) & 0o777, 0o600);
-    assertEquals((await linkFor(state.path)).code, 1); // no session works there
+  {
+    await using host = await McpHost.start({ args: ["--workspace", workspace.path], env });
+    const seen = await host.execute(`
+import os
+try: print(os.listdir(${JSON.stringify(folder)}))
+except OSError as error: print(type(error).__name__)`);
+    let name = "";
+
+    await step("--link prints a link", async () => {
+      const { code, output } = await at(workspace.path, ["--link"]);
+      assertEquals(code, 0, output);
+      const link = /http:\/\/127\.0\.0\.1:\d+\/page\/open\?code=[\w-]+/.exec(output)?.[0] ?? "";
+      const page = await fetch(link, { redirect: "manual" });
+      await page.body?.cancel();
+      assert(page.status < 400, `${page.status}`);
+      const [record, ...others] = await Array.fromAsync(Deno.readDir(folder));
+      assertEquals(others, []); // the stale and the damaged one were forgotten
+      name = record?.name ?? "";
+      const { mode } = await Deno.stat(`${folder}/${name}`);
+      assertEquals((mode ?? 0) & 0o777, 0o600);
+      assertEquals((await at(state.path, ["--link"])).code, 1); // no session works there
+    });
+
+    await step("executed code cannot see what opens its session", () => {
+      assert(name !== "" && !seen.includes(name), seen);
+      return Promise.resolve();
+    });
+
+    await step("it takes over from another approver when that ends", async () => {
+      const { url, token } = JSON.parse(await Deno.readTextFile(`${folder}/${name}`));
+      const first = await ApprovalClient.connect({
+        url,
+        token,
+        onRequest: (request) => void request.accept(),
+      });
+      const waits = `${workspace.path}/waits`;
+      const second = at(workspace.path, [], [
+        ["such as another `ipybox approvals`. This one takes over when that ends", "", waits],
+        [`Deciding for ${workspace.path}`, "\x03"],
+      ]);
+      await until("the second one waits", () => exists(waits));
+      await first[Symbol.asyncDispose]();
+      const { code, output } = await second;
+      assertEquals(code, 0, output);
+    });
   }
   assertEquals(await Array.fromAsync(Deno.readDir(folder)), []);
 });
@@ -157,22 +161,6 @@ Deno.test("Whoever listens at the port of a session that was killed is told noth
   const { code, output } = await ipyboxAtTerminal(["approvals", "--link"], [], { env });
   assertEquals([code, told], [1, []], output);
   assertStringIncludes(output, "No `ipybox mcp` session is running here");
-});
-
-Deno.test("Executed code cannot see what opens its session", async () => {
-  await using workspace = await workspaceWithServer();
-  await using state = await TempFolder.create();
-  await using host = await McpHost.start({
-    args: ["--workspace", workspace.path],
-    env: { XDG_STATE_HOME: state.path },
-  });
-  const text = await host.execute(`
-import os
-try: print(os.listdir(${JSON.stringify(`${state.path}/ipybox/sessions`)}))
-except OSError as error: print(type(error).__name__)`);
-  const names = await Array.fromAsync(Deno.readDir(`${state.path}/ipybox/sessions`));
-  assertEquals(names.length, 1);
-  assert(!names.some(({ name }) => text.includes(name)), text);
 });
 
 const UNASKED = /answered without asking anybody.*ipybox approvals --workspace/;
