@@ -487,7 +487,7 @@ esac
   const script: readonly Typing[] = [
     ["In [1]: ", `x = 6${edits}`],
     ["press Ctrl-C", "\x03"],
-    ["^C", "!2\n"],
+    ["^C", "2\n"], // a moment later, once ipybox has received the signal, too
     ["...: x * 7", "\r"],
     ["Out[1]: 28", ""],
     ["In [2]: ", `'fails'${edits}`],
