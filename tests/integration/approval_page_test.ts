@@ -14,6 +14,7 @@ import {
 import { browserTest } from "../support/browser.ts";
 import { follow, TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
+import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { type OwnServerOptions, ToolServer } from "../../src/calls/tool_server.ts";
 import {
@@ -94,38 +95,306 @@ browserTest("what waits in other sessions is named, and who can decide it", asyn
   assertEquals(browser.problems, []);
 });
 
-browserTest("a call is allowed by a click", async (browser) => {
+browserTest("a person decides on one page", async (browser, t) => {
+  const step = stepsOf(t);
   await using server = await askingServer();
   const page = await openPage(browser, server);
-  const call = server.runner.run("raw", "echo", { n: 1 });
-  await page.getByRole("heading", { name: "raw.echo" }).waitFor();
-  assertEquals(await page.title(), "(1) ipybox approvals");
-  await page.getByRole("button", { name: "Allow" }).click();
-  assertStringIncludes(JSON.stringify(await call), '\\"n\\":1');
-  await untilWaiting(page, 0);
-  assertEquals(await page.title(), "ipybox approvals");
-  await page.locator("#settled").getByText("Allowed").waitFor();
-  assertEquals(browser.problems, []);
-});
 
-browserTest("a call is denied with a reason, which reaches the code", async (browser) => {
-  await using server = await askingServer();
-  const page = await openPage(browser, server);
-  const call = ask(server, { arguments: { path: "a" } });
-  await page.getByLabel("Reason").fill('not "a", please');
-  await page.getByRole("button", { name: "Deny" }).click();
-  assertEquals(await answerOf(call), 'approval_rejected: not "a", please');
-  await page.getByText('Reason: not "a", please').waitFor();
-  const plain = ask(server);
-  await untilReady(page);
-  await page.getByRole("button", { name: "Deny" }).click();
-  assertEquals(await answerOf(plain), "approval_rejected: no reason was given");
-  await untilWaiting(page, 0);
-  assertEquals(
-    await page.locator(".outcome").innerText().then((text) => /Reason/.test(text)),
-    false,
-  );
-  assertEquals(browser.problems, []);
+  await step("what a terminal shows as escapes in code, the page marks", async () => {
+    const rightToLeft =
+      /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}\u27e8]/u;
+    const escaped: string[] = [];
+    for (let code = 0x20; code <= 0x1ffff; code++) {
+      const character = String.fromCodePoint(code);
+      // Most of the ones that no font has; and the page turns words around instead of escaping them
+      if (/\p{Cn}|\p{Co}|\p{Cs}/u.test(character) || rightToLeft.test(character)) continue;
+      if (visibleCode(`a.txt${character}, b`).includes(character)) continue;
+      escaped.push(character);
+    }
+    assert(escaped.length > 300, `${escaped.length}`);
+    assertEquals(await page.evaluate(unmarkedInCode, escaped), []);
+    assertEquals(await page.evaluate(unmarkedInCode, ["e\u0301", "o\u0308"]), [
+      "e\u0301",
+      "o\u0308",
+    ]);
+  });
+
+  await step("a call is allowed by a click", async () => {
+    const call = server.runner.run("raw", "echo", { n: 1 });
+    await page.getByRole("heading", { name: "raw.echo" }).waitFor();
+    assertEquals(await page.title(), "(1) ipybox approvals");
+    await page.getByRole("button", { name: "Allow" }).click();
+    assertStringIncludes(JSON.stringify(await call), '\\"n\\":1');
+    await untilWaiting(page, 0);
+    assertEquals(await page.title(), "ipybox approvals");
+    await page.locator("#settled").getByText("Allowed").waitFor();
+    assertEquals(browser.problems, []);
+  });
+
+  await step("a call is denied with a reason, which reaches the code", async () => {
+    const call = ask(server, { arguments: { path: "a" } });
+    await page.getByLabel("Reason").fill('not "a", please');
+    await page.getByRole("button", { name: "Deny" }).click();
+    assertEquals(await answerOf(call), 'approval_rejected: not "a", please');
+    await page.getByText('Reason: not "a", please').waitFor();
+    const plain = ask(server);
+    await untilReady(page);
+    await page.getByRole("button", { name: "Deny" }).click();
+    assertEquals(await answerOf(plain), "approval_rejected: no reason was given");
+    await untilWaiting(page, 0);
+    assertEquals(
+      await page.locator(".outcome").innerText().then((text) => /Reason/.test(text)),
+      false,
+    );
+    assertEquals(browser.problems, []);
+  });
+
+  await step("old and new text are shown as their differences", async () => {
+    const lines = Array.from({ length: 20 }, (_, n) => `line ${n}\n`);
+    const edit = { oldText: lines.join(""), newText: lines.with(9, "<b>\u202enine\n").join("") };
+    const edits = [edit, { old_str: "same\nend", new_str: "same\nend\n", path: "a" }];
+    const call = ask(server, { toolName: "edit_file", arguments: { edits } });
+    await untilReady(page);
+    const diff = page.locator("#arguments .diff");
+    assertEquals(await diff.first().locator(".removed .content").allInnerTexts(), ["line 9"]);
+    assertEquals(await diff.first().locator(".added .content").allInnerTexts(), ["<b>U+202Enine"]);
+    assertEquals(await diff.first().locator(".content").count(), 8);
+    assertEquals(await diff.first().locator("summary").allInnerTexts(), [
+      "6 unchanged lines",
+      "7 unchanged lines",
+    ]);
+    await page.keyboard.press("d");
+    assertEquals(
+      await diff.first().locator(".line:not(.added) .content").allInnerTexts(),
+      lines.map((line) => line.trim()),
+    );
+    assertEquals(await diff.last().locator(".content").allInnerTexts(), [
+      "same",
+      "endno line feed",
+      "end",
+    ]);
+    await page.getByText("oldText → newText").waitFor();
+    await page.getByText("1 line removed, 1 line added").first().waitFor();
+    await page.keyboard.press("y");
+    assertEquals(await answerOf(call), `allowed ${JSON.stringify({ edits })}`);
+    assertEquals(browser.problems, []);
+  });
+
+  await step("a decision is remembered as far as the request allows", async () => {
+    const first = ask(server, { scopes: ["cell", "session", "always"] });
+    await untilReady(page);
+    await page.getByLabel("For how long").selectOption("session");
+    await page.getByLabel("For which calls").selectOption("arguments");
+    await page.getByRole("button", { name: "Allow · session" }).click();
+    assertEquals(await answerOf(first), "allowed {} session arguments");
+    const second = ask(server, { scopes: ["cell"] });
+    await untilReady(page);
+    const scopes = page.getByLabel("For how long");
+    assertEquals(await scopes.locator("option").allTextContents(), [
+      "This call only",
+      "This cell",
+    ]);
+    assertEquals(await scopes.inputValue(), "once", "the choice is made anew for each request");
+    assert(!await page.getByLabel("For which calls").isVisible());
+    await scopes.selectOption("cell");
+    await page.getByRole("button", { name: "Deny · cell" }).click();
+    const response = await second;
+    assertEquals(response.remember, { scope: "cell", match: "tool" });
+    const third = ask(server);
+    await untilReady(page);
+    assert(!await scopes.isVisible());
+    await page.keyboard.press("y");
+    assertEquals(await answerOf(third), "allowed {}");
+    assertEquals(browser.problems, []);
+  });
+
+  await step("what is not changed is allowed as it was asked for", async () => {
+    const call = ask(server, {
+      kind: "shell",
+      serverName: "ipybox",
+      toolName: "shell",
+      arguments: { cmd: "ls -l" },
+    });
+    await untilReady(page);
+    await page.keyboard.press("e");
+    assertEquals(await page.locator(".fields textarea:visible").evaluateAll(valuesOf), ["ls -l"]);
+    await page.keyboard.press("End");
+    await page.keyboard.type("a");
+    await page.keyboard.press("Backspace");
+    await page.getByRole("button", { name: "Allow", exact: true }).click();
+    assertEquals(await answerOf(call), 'allowed {"cmd":"ls -l"}');
+    await page.locator("#settled li").first().getByText("Allowed", { exact: true }).waitFor();
+  });
+
+  await step("edits that the tool does not take are sent back with the reason", async () => {
+    const call = server.runner.channel.request({
+      kind: "tool",
+      serverName: "s",
+      toolName: "t",
+      arguments: {},
+    }, { check: (edited) => "path" in edited ? undefined : "path is missing" });
+    await page.getByRole("button", { name: "Edit", exact: true }).click();
+    await page.getByLabel("Arguments as JSON").fill('{"p": 1}');
+    await page.getByRole("button", { name: "Allow, edited" }).click();
+    await page.getByRole("alert").getByText("path is missing").waitFor();
+    await page.getByLabel("Arguments as JSON").fill('{"path": "a"}');
+    await page.getByRole("button", { name: "Allow, edited" }).click();
+    assertEquals(await answerOf(call), 'allowed {"path":"a"}');
+  });
+
+  await step("arguments are edited, and what is wrong with the edits is said", async () => {
+    const call = ask(server, { arguments: '{"n":1.0,"text":"a\\u202eb"}' });
+    await page.getByRole("button", { name: "Edit", exact: true }).click();
+    const editor = page.getByLabel("Arguments as JSON");
+    assertEquals(await editor.inputValue(), '{\n  "n": 1.0,\n  "text": "a\\u202eb"\n}');
+    const problem = page.getByRole("alert");
+    for (
+      const [text, said] of [
+        [
+          '{\n"n":1\n"x":2}',
+          "Not valid JSON: Expected ',' or '}' after property value in JSON at position",
+        ],
+        ["[1]", "Arguments are a JSON object"],
+        ["", "Not valid JSON: Unexpected end of JSON input"],
+        ['{"n": 1e999}', "Number out of range: 1e999"],
+        [`{"n": ${"[".repeat(300)}${"]".repeat(300)}}`, "nest more than 200 levels deep"],
+      ] as const
+    ) {
+      await editor.fill(text);
+      await problem.waitFor({ state: "hidden" });
+      await page.getByRole("button", { name: "Allow, edited" }).click();
+      await problem.getByText(said).waitFor();
+      assertEquals(server.runner.channel.pending, 1, text);
+    }
+    await editor.fill('{ "n": 9007199254740993, "x": -0 }');
+    await problem.waitFor({ state: "hidden" });
+    await page.getByRole("button", { name: "Allow, edited" }).click();
+    assertEquals(await answerOf(call), 'allowed {"n":9007199254740993,"x":-0}');
+    await page.getByText("Sent instead of the arguments below").waitFor();
+    assertEquals(browser.problems.filter(isNoRefusal), []);
+  });
+
+  await step("long texts are edited as they are, and what hides in one stays JSON", async () => {
+    const long = "x".repeat(81);
+    const call = ask(server, {
+      arguments: {
+        n: 1,
+        "<b>text</b>\u202e": '"a"\n\tb\\n<script>\n',
+        long,
+        crlf: "a\r\nb",
+        hidden: `a\n\u200b${long}`,
+        short: "s",
+      },
+    });
+    await untilReady(page);
+    await page.keyboard.press("e");
+    const fields = page.locator(".fields textarea");
+    assertEquals(await fields.evaluateAll(valuesOf), [
+      '"a"\n\tb\\n<script>\n',
+      long,
+      `{\n  "n": 1,\n  "crlf": "a\\r\\nb",\n  "hidden": "a\\n\\u200b${long}",\n  "short": "s"\n}`,
+    ]);
+    await page.getByLabel("<b>text</b>U+202E 3 lines of text").waitFor();
+    assertEquals(await page.evaluate(focusedId), "text-0");
+    assertEquals(await page.getByText("changed", { exact: true }).count(), 3);
+    assertEquals(
+      await page.getByText("changed", { exact: true }).filter({ visible: true }).count(),
+      0,
+    );
+    await page.getByRole("button", { name: "Stop editing" }).waitFor();
+    await page.keyboard.type("1. ");
+    await page.getByRole("button", { name: "Allow, edited" }).waitFor();
+    assertEquals(
+      await page.getByText("changed", { exact: true }).filter({ visible: true }).count(),
+      1,
+    );
+    await page.keyboard.press("Tab");
+    assertEquals(await page.evaluate(focusedId), "text-1");
+    await page.keyboard.press("Tab");
+    assertEquals(await page.evaluate(focusedId), "editor");
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("e"); // the edits are still there
+    await page.getByLabel("Other arguments as JSON").fill('{"long": 1}');
+    await page.keyboard.press("Control+Enter");
+    await page.getByRole("alert").getByText('"long" has a separate field').waitFor();
+    await page.getByLabel("Other arguments as JSON").fill('{"new": 1.0, "n": 2}');
+    await page.keyboard.press("Control+Enter");
+    const texts = { "<b>text</b>\u202e": '1. "a"\n\tb\\n<script>\n', long };
+    const expected = `{"new":1.0,"n":2,${JSON.stringify(texts).slice(1)}`;
+    assertEquals(await answerOf(call), `allowed ${expected}`);
+    assertEquals(browser.problems.filter(isNoRefusal), []);
+  });
+
+  await step("the page goes on behind requests that a remembered answer decides, too", async () => {
+    const calls: Promise<unknown>[] = [];
+    for (const tool of ["echo", "echo", "count"]) {
+      calls.push(server.runner.run("raw", tool));
+      await untilWaiting(page, calls.length);
+    }
+    await page.getByRole("heading", { name: "raw.echo" }).waitFor();
+    await untilReady(page);
+    await page.getByLabel("For how long").selectOption("session");
+    await page.getByRole("button", { name: "Allow · session" }).click();
+    await page.locator("#settled").getByText("Decided by your other answer").waitFor();
+    await page.getByRole("heading", { name: "raw.count" }).waitFor();
+    await untilReady(page);
+    await page.keyboard.press("y");
+    await page.locator('#pending-count:text-is("0")').waitFor({ state: "attached" });
+    await Promise.all(calls);
+    assertEquals(browser.problems.filter(isNoRefusal), []);
+  });
+
+  await step("everything can be done by keys alone", async () => {
+    const calls = [1, 2, 3, 4, 5].map((n) =>
+      answerOf(ask(server, { toolName: `tool_${n}`, arguments: { n }, scopes: ["session"] }))
+    );
+    await untilWaiting(page, 5);
+    const inView = async (name: string) => {
+      await page.getByRole("heading", { name }).waitFor();
+      await untilReady(page);
+    };
+    await inView("files.tool_1");
+    await page.keyboard.press("j");
+    await page.keyboard.press("ArrowDown");
+    await inView("files.tool_3");
+    assertEquals(await page.evaluate(focusedId), "request-title");
+    await page.keyboard.press("y");
+    assertEquals(await calls[2], 'allowed {"n":3}');
+    await inView("files.tool_1");
+    await page.keyboard.press("n");
+    assertEquals(await calls[0], "approval_rejected: no reason was given");
+    await inView("files.tool_2");
+    await page.keyboard.press("r");
+    await page.keyboard.type("y, n and j are text here");
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("r");
+    await page.keyboard.press("Enter");
+    assertEquals(await calls[1], "approval_rejected: y, n and j are text here");
+    await inView("files.tool_4");
+    await page.keyboard.press("e");
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("e");
+    await page.keyboard.press("ControlOrMeta+a");
+    await page.keyboard.type('{"n": 44}');
+    await page.keyboard.press("Control+Enter");
+    assertEquals(await calls[3], 'allowed {"n":44}');
+    await inView("files.tool_5");
+    await page.keyboard.press("?");
+    await page.getByRole("dialog").waitFor();
+    await page.keyboard.press("y"); // means nothing while help is open
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "hidden" });
+    assertEquals(server.runner.channel.pending, 1);
+    await page.keyboard.press("a"); // is not offered for this call
+    await page.keyboard.press("s");
+    assertEquals(await page.evaluate(focusedId), "match");
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("y");
+    assertEquals(await calls[4], 'allowed {"n":5} session tool');
+    await page.getByText("Allowed: files.tool_5. 0 requests wait").waitFor({ state: "attached" });
+    await page.keyboard.press("k");
+    assertEquals(browser.problems.filter(isNoRefusal), []);
+  });
 });
 
 browserTest("what was decided shows its arguments, and how its call ended", async (browser) => {
@@ -158,39 +427,6 @@ browserTest("what was decided shows its arguments, and how its call ended", asyn
   assertEquals(browser.problems, []);
   await server[Symbol.asyncDispose]();
   assertMatch(String(await call), /cancelled|stopped|closed|ended/);
-});
-
-browserTest("old and new text are shown as their differences", async (browser) => {
-  await using server = await askingServer();
-  const page = await openPage(browser, server);
-  const lines = Array.from({ length: 20 }, (_, n) => `line ${n}\n`);
-  const edit = { oldText: lines.join(""), newText: lines.with(9, "<b>\u202enine\n").join("") };
-  const edits = [edit, { old_str: "same\nend", new_str: "same\nend\n", path: "a" }];
-  const call = ask(server, { toolName: "edit_file", arguments: { edits } });
-  await untilReady(page);
-  const diff = page.locator("#arguments .diff");
-  assertEquals(await diff.first().locator(".removed .content").allInnerTexts(), ["line 9"]);
-  assertEquals(await diff.first().locator(".added .content").allInnerTexts(), ["<b>U+202Enine"]);
-  assertEquals(await diff.first().locator(".content").count(), 8);
-  assertEquals(await diff.first().locator("summary").allInnerTexts(), [
-    "6 unchanged lines",
-    "7 unchanged lines",
-  ]);
-  await page.keyboard.press("d");
-  assertEquals(
-    await diff.first().locator(".line:not(.added) .content").allInnerTexts(),
-    lines.map((line) => line.trim()),
-  );
-  assertEquals(await diff.last().locator(".content").allInnerTexts(), [
-    "same",
-    "endno line feed",
-    "end",
-  ]);
-  await page.getByText("oldText → newText").waitFor();
-  await page.getByText("1 line removed, 1 line added").first().waitFor();
-  await page.keyboard.press("y");
-  assertEquals(await answerOf(call), `allowed ${JSON.stringify({ edits })}`);
-  assertEquals(browser.problems, []);
 });
 
 browserTest(
@@ -311,242 +547,6 @@ browserTest("a call is allowed once its arguments have been in view", async (bro
 function isNoRefusal(problem: string): boolean {
   return !problem.includes("status of 422");
 }
-
-browserTest("arguments are edited, and what is wrong with the edits is said", async (browser) => {
-  await using server = await askingServer();
-  const page = await openPage(browser, server);
-  const call = ask(server, { arguments: '{"n":1.0,"text":"a\\u202eb"}' });
-  await page.getByRole("button", { name: "Edit" }).click();
-  const editor = page.getByLabel("Arguments as JSON");
-  assertEquals(await editor.inputValue(), '{\n  "n": 1.0,\n  "text": "a\\u202eb"\n}');
-  const problem = page.getByRole("alert");
-  for (
-    const [text, said] of [
-      [
-        '{\n"n":1\n"x":2}',
-        "Not valid JSON: Expected ',' or '}' after property value in JSON at position",
-      ],
-      ["[1]", "Arguments are a JSON object"],
-      ["", "Not valid JSON: Unexpected end of JSON input"],
-      ['{"n": 1e999}', "Number out of range: 1e999"],
-      [`{"n": ${"[".repeat(300)}${"]".repeat(300)}}`, "nest more than 200 levels deep"],
-    ] as const
-  ) {
-    await editor.fill(text);
-    await problem.waitFor({ state: "hidden" });
-    await page.getByRole("button", { name: "Allow, edited" }).click();
-    await problem.getByText(said).waitFor();
-    assertEquals(server.runner.channel.pending, 1, text);
-  }
-  await editor.fill('{ "n": 9007199254740993, "x": -0 }');
-  await problem.waitFor({ state: "hidden" });
-  await page.getByRole("button", { name: "Allow, edited" }).click();
-  assertEquals(await answerOf(call), 'allowed {"n":9007199254740993,"x":-0}');
-  await page.getByText("Sent instead of the arguments below").waitFor();
-  assertEquals(browser.problems.filter(isNoRefusal), []);
-});
-
-browserTest(
-  "long texts are edited as they are, and what hides in one stays JSON",
-  async (browser) => {
-    await using server = await askingServer();
-    const page = await openPage(browser, server);
-    const long = "x".repeat(81);
-    const call = ask(server, {
-      arguments: {
-        n: 1,
-        "<b>text</b>\u202e": '"a"\n\tb\\n<script>\n',
-        long,
-        crlf: "a\r\nb",
-        hidden: `a\n\u200b${long}`,
-        short: "s",
-      },
-    });
-    await untilReady(page);
-    await page.keyboard.press("e");
-    const fields = page.locator(".fields textarea");
-    assertEquals(await fields.evaluateAll(valuesOf), [
-      '"a"\n\tb\\n<script>\n',
-      long,
-      `{\n  "n": 1,\n  "crlf": "a\\r\\nb",\n  "hidden": "a\\n\\u200b${long}",\n  "short": "s"\n}`,
-    ]);
-    await page.getByLabel("<b>text</b>U+202E 3 lines of text").waitFor();
-    assertEquals(await page.evaluate(focusedId), "text-0");
-    assertEquals(await page.getByText("changed", { exact: true }).count(), 3);
-    assertEquals(
-      await page.getByText("changed", { exact: true }).filter({ visible: true }).count(),
-      0,
-    );
-    await page.getByRole("button", { name: "Stop editing" }).waitFor();
-    await page.keyboard.type("1. ");
-    await page.getByRole("button", { name: "Allow, edited" }).waitFor();
-    assertEquals(
-      await page.getByText("changed", { exact: true }).filter({ visible: true }).count(),
-      1,
-    );
-    await page.keyboard.press("Tab");
-    assertEquals(await page.evaluate(focusedId), "text-1");
-    await page.keyboard.press("Tab");
-    assertEquals(await page.evaluate(focusedId), "editor");
-    await page.keyboard.press("Escape");
-    await page.keyboard.press("e"); // the edits are still there
-    await page.getByLabel("Other arguments as JSON").fill('{"long": 1}');
-    await page.keyboard.press("Control+Enter");
-    await page.getByRole("alert").getByText('"long" has a separate field').waitFor();
-    await page.getByLabel("Other arguments as JSON").fill('{"new": 1.0, "n": 2}');
-    await page.keyboard.press("Control+Enter");
-    const texts = { "<b>text</b>\u202e": '1. "a"\n\tb\\n<script>\n', long };
-    const expected = `{"new":1.0,"n":2,${JSON.stringify(texts).slice(1)}`;
-    assertEquals(await answerOf(call), `allowed ${expected}`);
-    assertEquals(browser.problems.filter(isNoRefusal), []);
-  },
-);
-
-browserTest("what is not changed is allowed as it was asked for", async (browser) => {
-  await using server = await askingServer();
-  const page = await openPage(browser, server);
-  const call = ask(server, {
-    kind: "shell",
-    serverName: "ipybox",
-    toolName: "shell",
-    arguments: { cmd: "ls -l" },
-  });
-  await untilReady(page);
-  await page.keyboard.press("e");
-  assertEquals(await page.locator(".fields textarea:visible").evaluateAll(valuesOf), ["ls -l"]);
-  await page.keyboard.press("End");
-  await page.keyboard.type("a");
-  await page.keyboard.press("Backspace");
-  await page.getByRole("button", { name: "Allow", exact: true }).click();
-  assertEquals(await answerOf(call), 'allowed {"cmd":"ls -l"}');
-  await page.locator("#settled").getByText("Allowed", { exact: true }).waitFor();
-});
-
-browserTest("edits that the tool does not take are sent back with the reason", async (browser) => {
-  await using server = await askingServer();
-  const page = await openPage(browser, server);
-  const call = server.runner.channel.request({
-    kind: "tool",
-    serverName: "s",
-    toolName: "t",
-    arguments: {},
-  }, { check: (edited) => "path" in edited ? undefined : "path is missing" });
-  await page.getByRole("button", { name: "Edit" }).click();
-  await page.getByLabel("Arguments as JSON").fill('{"p": 1}');
-  await page.getByRole("button", { name: "Allow, edited" }).click();
-  await page.getByRole("alert").getByText("path is missing").waitFor();
-  await page.getByLabel("Arguments as JSON").fill('{"path": "a"}');
-  await page.getByRole("button", { name: "Allow, edited" }).click();
-  assertEquals(await answerOf(call), 'allowed {"path":"a"}');
-});
-
-browserTest("a decision is remembered as far as the request allows", async (browser) => {
-  await using server = await askingServer();
-  const page = await openPage(browser, server);
-  const first = ask(server, { scopes: ["cell", "session", "always"] });
-  await untilReady(page);
-  await page.getByLabel("For how long").selectOption("session");
-  await page.getByLabel("For which calls").selectOption("arguments");
-  await page.getByRole("button", { name: "Allow · session" }).click();
-  assertEquals(await answerOf(first), "allowed {} session arguments");
-  const second = ask(server, { scopes: ["cell"] });
-  await untilReady(page);
-  const scopes = page.getByLabel("For how long");
-  assertEquals(await scopes.locator("option").allTextContents(), [
-    "This call only",
-    "This cell",
-  ]);
-  assertEquals(await scopes.inputValue(), "once", "the choice is made anew for each request");
-  assert(!await page.getByLabel("For which calls").isVisible());
-  await scopes.selectOption("cell");
-  await page.getByRole("button", { name: "Deny · cell" }).click();
-  const response = await second;
-  assertEquals(response.remember, { scope: "cell", match: "tool" });
-  const third = ask(server);
-  await untilReady(page);
-  assert(!await scopes.isVisible());
-  await page.keyboard.press("y");
-  assertEquals(await answerOf(third), "allowed {}");
-  assertEquals(browser.problems, []);
-});
-
-browserTest(
-  "the page goes on behind requests that a remembered answer decides, too",
-  async (browser) => {
-    await using server = await askingServer();
-    const page = await openPage(browser, server);
-    const calls: Promise<unknown>[] = [];
-    for (const tool of ["echo", "echo", "count"]) {
-      calls.push(server.runner.run("raw", tool));
-      await untilWaiting(page, calls.length);
-    }
-    await page.getByRole("heading", { name: "raw.echo" }).waitFor();
-    await untilReady(page);
-    await page.getByLabel("For how long").selectOption("session");
-    await page.getByRole("button", { name: "Allow · session" }).click();
-    await page.locator("#settled").getByText("Decided by your other answer").waitFor();
-    await page.getByRole("heading", { name: "raw.count" }).waitFor();
-    await untilReady(page);
-    await page.keyboard.press("y");
-    await page.locator('#pending-count:text-is("0")').waitFor({ state: "attached" });
-    await Promise.all(calls);
-    assertEquals(browser.problems, []);
-  },
-);
-
-browserTest("everything can be done by keys alone", async (browser) => {
-  await using server = await askingServer();
-  const page = await openPage(browser, server);
-  const calls = [1, 2, 3, 4, 5].map((n) =>
-    answerOf(ask(server, { toolName: `tool_${n}`, arguments: { n }, scopes: ["session"] }))
-  );
-  await untilWaiting(page, 5);
-  const inView = async (name: string) => {
-    await page.getByRole("heading", { name }).waitFor();
-    await untilReady(page);
-  };
-  await inView("files.tool_1");
-  await page.keyboard.press("j");
-  await page.keyboard.press("ArrowDown");
-  await inView("files.tool_3");
-  assertEquals(await page.evaluate(focusedId), "request-title");
-  await page.keyboard.press("y");
-  assertEquals(await calls[2], 'allowed {"n":3}');
-  await inView("files.tool_1");
-  await page.keyboard.press("n");
-  assertEquals(await calls[0], "approval_rejected: no reason was given");
-  await inView("files.tool_2");
-  await page.keyboard.press("r");
-  await page.keyboard.type("y, n and j are text here");
-  await page.keyboard.press("Escape");
-  await page.keyboard.press("r");
-  await page.keyboard.press("Enter");
-  assertEquals(await calls[1], "approval_rejected: y, n and j are text here");
-  await inView("files.tool_4");
-  await page.keyboard.press("e");
-  await page.keyboard.press("Escape");
-  await page.keyboard.press("e");
-  await page.keyboard.press("ControlOrMeta+a");
-  await page.keyboard.type('{"n": 44}');
-  await page.keyboard.press("Control+Enter");
-  assertEquals(await calls[3], 'allowed {"n":44}');
-  await inView("files.tool_5");
-  await page.keyboard.press("?");
-  await page.getByRole("dialog").waitFor();
-  await page.keyboard.press("y"); // means nothing while help is open
-  await page.keyboard.press("Escape");
-  await page.getByRole("dialog").waitFor({ state: "hidden" });
-  assertEquals(server.runner.channel.pending, 1);
-  await page.keyboard.press("a"); // is not offered for this call
-  await page.keyboard.press("s");
-  assertEquals(await page.evaluate(focusedId), "match");
-  await page.keyboard.press("Escape");
-  await page.keyboard.press("y");
-  assertEquals(await calls[4], 'allowed {"n":5} session tool');
-  await page.getByText("Allowed: files.tool_5. 0 requests wait").waitFor({ state: "attached" });
-  await page.keyboard.press("k");
-  assertEquals(browser.problems, []);
-});
 
 browserTest(
   "a decision can be remembered for a pattern, which is shown in full",
@@ -944,21 +944,3 @@ browserTest(
     assertEquals(browser.problems, []);
   },
 );
-
-browserTest("what a terminal shows as escapes in code, the page marks", async (browser) => {
-  await using server = await askingServer();
-  const page = await openPage(browser, server);
-  const rightToLeft =
-    /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}\u27e8]/u;
-  const escaped: string[] = [];
-  for (let code = 0x20; code <= 0x1ffff; code++) {
-    const character = String.fromCodePoint(code);
-    // Most of the ones that no font has; and the page turns words around instead of escaping them
-    if (/\p{Cn}|\p{Co}|\p{Cs}/u.test(character) || rightToLeft.test(character)) continue;
-    if (visibleCode(`a.txt${character}, b`).includes(character)) continue;
-    escaped.push(character);
-  }
-  assert(escaped.length > 300, `${escaped.length}`);
-  assertEquals(await page.evaluate(unmarkedInCode, escaped), []);
-  assertEquals(await page.evaluate(unmarkedInCode, ["e\u0301", "o\u0308"]), ["e\u0301", "o\u0308"]);
-});

@@ -171,22 +171,54 @@ Deno.test("what code writes to the file allows nothing, and what it breaks there
   assertEquals(await session.asks("count"), true);
 });
 
-Deno.test("an ApprovalClient is shown all, and can have its answer remembered", async () => {
+Deno.test("an answer is remembered as far as it says", async (t) => {
   await using test = await TestExecutor.start({ servers: { raw: rawServer() }, sandbox: false });
   const { executor } = test;
-  const { url, token } = executor.applicationDoor;
-  const seen: ApprovalRequest[] = [];
-  await using _client = await ApprovalClient.connect({
-    url,
-    token,
-    onRequest: async (request) => {
-      seen.push(request);
-      if (request.toolName === "count") {
-        await request.reject("never", { remember: { scope: "cell", match: "tool" } });
-      } else await request.accept({ arguments: { a: 2 }, remember: SESSION });
-    },
+  const step = stepsOf(t);
+
+  await step("for a cell: not for a thread that calls after its end", async () => {
+    const code = `
+import threading
+from ipybox_runtime import ToolRunner
+raw = ToolRunner('raw')
+go = threading.Event()
+outcome = []
+def later():
+    go.wait()
+    try:
+        outcome.append(raw.run_sync('count').text)
+    except Exception as error:
+        outcome.append(type(error).__name__)
+thread = threading.Thread(target=later)
+thread.start()
+raw.run_sync('count'), raw.run_sync('count')
+`;
+    const first = await follow(executor, code, async (request) => {
+      await request.accept({ remember: { scope: "cell", match: "tool" } });
+    });
+    assertEquals(first.events.filter((event) => event.startsWith("approval")).length, 1);
+    const second = await follow(
+      executor,
+      "go.set(); thread.join(); print(outcome)",
+      (request) => request.reject("no"),
+    );
+    assertEquals(second.result?.text, "['ApprovalRejectedError']");
   });
-  const { text } = await executor.execute(`
+
+  await step("that of an ApprovalClient, which is shown all", async () => {
+    const { url, token } = executor.applicationDoor;
+    const seen: ApprovalRequest[] = [];
+    await using _client = await ApprovalClient.connect({
+      url,
+      token,
+      onRequest: async (request) => {
+        seen.push(request);
+        if (request.toolName === "count") {
+          await request.reject("never", { remember: { scope: "cell", match: "tool" } });
+        } else await request.accept({ arguments: { a: 2 }, remember: SESSION });
+      },
+    });
+    const { text } = await executor.execute(`
 from ipybox_runtime import ToolRunner
 raw = ToolRunner('raw')
 for n in range(2):
@@ -196,16 +228,20 @@ for n in range(2):
     except Exception as error:
         print(error.reason)
 `);
-  assertMatch(text ?? "", /"arguments":\{"a":2\}.*\nnever\n.*"arguments":\{"a":1\}.*\nremembered /);
-  assertEquals(seen.length, 2);
-  const [echo] = seen;
-  assertEquals(echo?.title, "Echo");
-  assertEquals(echo?.scopes, ["cell", "session", "always"]);
-  const { line, text: calling, code } = echo?.source ?? {};
-  assertEquals([line, calling], [5, "    print(raw.run_sync('echo', {'a': n}).text)"]);
-  assertMatch(code ?? "", /^\n?from .*error\.reason\)\n$/s);
-  assertMatch(echo?.server?.launch ?? "", /raw_server\.ts normal$/);
-  assertMatch(echo?.id ?? "", /^[0-9a-f-]{36}\.[0-9a-f]{64}$/);
+    assertMatch(
+      text ?? "",
+      /"arguments":\{"a":2\}.*\nnever\n.*"arguments":\{"a":1\}.*\nremembered /,
+    );
+    assertEquals(seen.length, 2);
+    const [echo] = seen;
+    assertEquals(echo?.title, "Echo");
+    assertEquals(echo?.scopes, ["cell", "session", "always"]);
+    const { line, text: calling, code } = echo?.source ?? {};
+    assertEquals([line, calling], [5, "    print(raw.run_sync('echo', {'a': n}).text)"]);
+    assertMatch(code ?? "", /^\n?from .*error\.reason\)\n$/s);
+    assertMatch(echo?.server?.launch ?? "", /raw_server\.ts normal$/);
+    assertMatch(echo?.id ?? "", /^[0-9a-f-]{36}\.[0-9a-f]{64}$/);
+  });
 });
 
 Deno.test("a request says from which line of the cell it comes", async (t) => {
@@ -267,35 +303,4 @@ except Exception as error: print(type(error).__name__)
       assertEquals(shown, [], line);
     }
   });
-});
-
-Deno.test("what was allowed for a cell is asked about when a thread calls after its end", async () => {
-  await using test = await TestExecutor.start({ servers: { raw: rawServer() }, sandbox: false });
-  const { executor } = test;
-  const code = `
-import threading
-from ipybox_runtime import ToolRunner
-raw = ToolRunner('raw')
-go = threading.Event()
-outcome = []
-def later():
-    go.wait()
-    try:
-        outcome.append(raw.run_sync('count').text)
-    except Exception as error:
-        outcome.append(type(error).__name__)
-thread = threading.Thread(target=later)
-thread.start()
-raw.run_sync('count'), raw.run_sync('count')
-`;
-  const first = await follow(executor, code, async (request) => {
-    await request.accept({ remember: { scope: "cell", match: "tool" } });
-  });
-  assertEquals(first.events.filter((event) => event.startsWith("approval")).length, 1);
-  const second = await follow(
-    executor,
-    "go.set(); thread.join(); print(outcome)",
-    (request) => request.reject("no"),
-  );
-  assertEquals(second.result?.text, "['ApprovalRejectedError']");
 });

@@ -189,16 +189,46 @@ testIf(linux, "elsewhere the system decides on this", {
     await t.step("in /tmp, which is on disk", async () => {
       assertEquals((await test.executor.execute(TEMPORARY)).text, "/tmp\nTrue");
     });
+    if (Deno.uid() === 0) {
+      await t.step("as root, who is an ordinary user there, with archives' modes", async () => {
+        const { text } = await test.executor.execute(`
+import io, os, pwd, shutil, subprocess, sys, tarfile
+with tarfile.open("a.tar", "w") as archive:
+    info = tarfile.TarInfo("script")
+    info.mode, info.uid, info.gid, info.mtime = 0o755, 4321, 4321, 12345
+    archive.addfile(info, io.BytesIO())
+shutil.unpack_archive("a.tar", "cell")
+unpack = "import shutil; shutil.unpack_archive('a.tar', 'program')"
+subprocess.run([sys.executable, "-c", unpack], check=True)
+os.mkdir("gnu")
+subprocess.run(["tar", "xf", "a.tar", "-C", "gnu"], check=True)
+user = pwd.getpwuid(os.getuid())
+print(os.getuid() != 0, user.pw_dir, os.stat(".").st_uid == user.pw_uid)
+found = [os.stat(f"{folder}/script") for folder in ("cell", "program", "gnu")]
+[(oct(file.st_mode), int(file.st_mtime)) for file in found]`);
+        const unpacked = "('0o100755', 12345)";
+        assertEquals(
+          text,
+          `True ${Deno.env.get("HOME")} True\n[${[unpacked, unpacked, unpacked].join(", ")}]`,
+        );
+      });
+    }
   },
 });
 
 testIf(linux && hasGit, hasGit ? "elsewhere nothing is mounted" : "git is not installed", {
-  name: "code commits, and changes neither hooks nor settings of the repository",
+  name: "code commits beside links with names of secrets, and changes neither hooks nor settings",
   fn: async () => {
-    await using workspace = await TempFolder.create();
-    const git = await runProgram("git", ["init", "-q", workspace.path]);
+    await using folder = await TempFolder.create();
+    await Deno.writeTextFile(`${folder.path}/shared`, "KEY=v");
+    const workspace = `${folder.path}/workspace`;
+    const git = await runProgram("git", ["init", "-q", workspace]);
     assertEquals(git.code, 0, git.stderr);
-    await using test = await TestExecutor.start({ workspace: workspace.path });
+    const links = { ".env": "../shared", ".npmrc": "none", ".envrc": ".envrc" }; // to elsewhere, nowhere
+    for (const [name, target] of Object.entries(links)) {
+      await Deno.symlink(target, `${workspace}/${name}`);
+    }
+    await using test = await TestExecutor.start({ workspace });
     const { text } = await test.executor.execute(`
 import os, subprocess
 def attempt(act):
@@ -213,6 +243,10 @@ subprocess.run(["git", "add", "file"], check=True)
 subprocess.run("git -c user.name=A -c user.email=a@example.org commit -qm First".split(), check=True)
 print(subprocess.run("git log --format=%s".split(), capture_output=True, text=True).stdout.strip())`);
     assertEquals(text?.split("\n"), ["OSError OSError", "OSError OSError", "First"]);
+    const seen = await test.executor.execute(
+      'import os; print([os.path.exists(name) for name in (".env", ".npmrc", ".envrc", "none")])',
+    );
+    assertEquals(seen.text, "[False, False, False, False]");
   },
 });
 
@@ -242,51 +276,5 @@ for line in ("log --format=%s", "status --short", "commit -q --allow-empty -m Se
 `);
       assertEquals(text?.trimEnd(), "0 First \n0  \n128  Read-only file system");
     }
-  },
-});
-
-testIf(linux, "elsewhere nothing is mounted", {
-  name: "a session starts where links with names of secrets lead elsewhere or nowhere",
-  fn: async () => {
-    await using folder = await TempFolder.create();
-    await Deno.writeTextFile(`${folder.path}/shared`, "KEY=v");
-    const workspace = `${folder.path}/workspace`;
-    await Deno.mkdir(workspace);
-    const links = { ".env": "../shared", ".npmrc": "none", ".envrc": ".envrc" };
-    for (const [name, target] of Object.entries(links)) {
-      await Deno.symlink(target, `${workspace}/${name}`);
-    }
-    await using test = await TestExecutor.start({ workspace });
-    const { text } = await test.executor.execute(
-      'import os; print([os.path.exists(name) for name in (".env", ".npmrc", ".envrc", "none")])',
-    );
-    assertEquals(text, "[False, False, False, False]");
-  },
-});
-
-testIf(linux && Deno.uid() === 0, "only root is asked to give files away", {
-  name: "code of root is an ordinary user's, whose programs unpack archives with their modes",
-  fn: async () => {
-    await using test = await TestExecutor.start({});
-    const { text } = await test.executor.execute(`
-import io, os, pwd, shutil, subprocess, sys, tarfile
-with tarfile.open("a.tar", "w") as archive:
-    info = tarfile.TarInfo("script")
-    info.mode, info.uid, info.gid, info.mtime = 0o755, 4321, 4321, 12345
-    archive.addfile(info, io.BytesIO())
-shutil.unpack_archive("a.tar", "cell")
-unpack = "import shutil; shutil.unpack_archive('a.tar', 'program')"
-subprocess.run([sys.executable, "-c", unpack], check=True)
-os.mkdir("gnu")
-subprocess.run(["tar", "xf", "a.tar", "-C", "gnu"], check=True)
-user = pwd.getpwuid(os.getuid())
-print(os.getuid() != 0, user.pw_dir, os.stat(".").st_uid == user.pw_uid)
-found = [os.stat(f"{folder}/script") for folder in ("cell", "program", "gnu")]
-[(oct(file.st_mode), int(file.st_mtime)) for file in found]`);
-    const unpacked = "('0o100755', 12345)";
-    assertEquals(
-      text,
-      `True ${Deno.env.get("HOME")} True\n[${[unpacked, unpacked, unpacked].join(", ")}]`,
-    );
   },
 });

@@ -72,6 +72,31 @@ const TEXTS: readonly { name: string; code: string; text: string | null }[] = [
   { name: "no names of ours", code: "%reset -f\n%whos", text: "Interactive namespace is empty." },
 ];
 
+/** Code that fails: the error's name, and what its message must contain. */
+const ERRORS: readonly { code: string; ename: string; parts: readonly string[] }[] = [
+  { code: "print(", ename: "SyntaxError", parts: ["print("] },
+  {
+    code: "def fail():\n  1 / 0\nfail()",
+    ename: "ZeroDivisionError",
+    parts: ["in fail()", "line 3"],
+  },
+  { code: "undefined_name", ename: "NameError", parts: ["undefined_name"] },
+  {
+    code: "input('? ')",
+    ename: "StdinNotImplementedError",
+    parts: ["input() is not supported here: assign the value to a variable"],
+  },
+  {
+    code: "import getpass; getpass.getpass()",
+    ename: "StdinNotImplementedError",
+    parts: ["getpass() is not supported here"],
+  },
+  { code: "raise ValueError('über')", ename: "ValueError", parts: ["über"] },
+  { code: "import sys; sys.exit(3)", ename: "SystemExit", parts: ["3"] },
+  { code: "!true\nx = !true\n1 / 0", ename: "ZeroDivisionError", parts: [" !true", " x = !true"] },
+  { code: "%%bash\nexit 7", ename: "CalledProcessError", parts: ["exit status 7", "%%bash"] },
+];
+
 Deno.test("A kernel answers as the reference's did", async (t) => {
   await using kernel = await TestKernel.start({ kernelEnv: { TEST_VAR: "given" } });
   for (const { name, code, text } of TEXTS) {
@@ -124,70 +149,44 @@ Deno.test("A kernel answers as the reference's did", async (t) => {
     const history = await kernel.text("[line for line in In if 'stored' in line]");
     assertEquals(history, `["'stored'"]`);
   });
-});
 
-/** Code that fails: the error's name, and what its message must contain. */
-const ERRORS: readonly { code: string; ename: string; parts: readonly string[] }[] = [
-  { code: "print(", ename: "SyntaxError", parts: ["print("] },
-  {
-    code: "def fail():\n  1 / 0\nfail()",
-    ename: "ZeroDivisionError",
-    parts: ["in fail()", "line 3"],
-  },
-  { code: "undefined_name", ename: "NameError", parts: ["undefined_name"] },
-  {
-    code: "input('? ')",
-    ename: "StdinNotImplementedError",
-    parts: ["input() is not supported here: assign the value to a variable"],
-  },
-  {
-    code: "import getpass; getpass.getpass()",
-    ename: "StdinNotImplementedError",
-    parts: ["getpass() is not supported here"],
-  },
-  { code: "raise ValueError('über')", ename: "ValueError", parts: ["über"] },
-  { code: "import sys; sys.exit(3)", ename: "SystemExit", parts: ["3"] },
-  { code: "!true\nx = !true\n1 / 0", ename: "ZeroDivisionError", parts: [" !true", " x = !true"] },
-  { code: "%%bash\nexit 7", ename: "CalledProcessError", parts: ["exit status 7", "%%bash"] },
-];
+  await t.step("A failing execution throws a CodeExecutionError", async (t) => {
+    for (const { code, ename, parts } of ERRORS) {
+      await t.step(`${ename} of ${JSON.stringify(code)}`, async () => {
+        const execution = kernel.client.execute(code);
+        const error = await rejection(execution.result);
+        assertInstanceOf(error, CodeExecutionError);
+        assertEquals(error.ename, ename);
+        for (const part of parts) assert(error.message.includes(part), error.message);
+        // deno-lint-ignore no-control-regex -- escape sequences are what must not be there
+        assert(!/\x1b/.test(error.message), error.message);
+        assert(!error.message.includes("ipybox_runtime"), error.message);
+        assert(error.outputs.some(({ type }) => type === "error"));
+        assertEquals(await execution.state, "kept");
+      });
+    }
 
-Deno.test("A failing execution throws a CodeExecutionError", async (t) => {
-  await using kernel = await TestKernel.start();
-  for (const { code, ename, parts } of ERRORS) {
-    await t.step(`${ename} of ${JSON.stringify(code)}`, async () => {
-      const execution = kernel.client.execute(code);
-      const error = await rejection(execution.result);
+    await t.step("with the text and the outputs made before", async () => {
+      const error = await rejection(kernel.client.execute("print('before')\n1/0").result);
       assertInstanceOf(error, CodeExecutionError);
-      assertEquals(error.ename, ename);
-      for (const part of parts) assert(error.message.includes(part), error.message);
-      // deno-lint-ignore no-control-regex -- escape sequences are what must not be there
-      assert(!/\x1b/.test(error.message), error.message);
-      assert(!error.message.includes("ipybox_runtime"), error.message);
-      assert(error.outputs.some(({ type }) => type === "error"));
-      assertEquals(await execution.state, "kept");
+      assertEquals(error.text, "before");
+      assertEquals(error.outputs[0], { type: "stream", name: "stdout", text: "before\n" });
     });
-  }
 
-  await t.step("with the text and the outputs made before", async () => {
-    const error = await rejection(kernel.client.execute("print('before')\n1/0").result);
-    assertInstanceOf(error, CodeExecutionError);
-    assertEquals(error.text, "before");
-    assertEquals(error.outputs[0], { type: "stream", name: "stdout", text: "before\n" });
-  });
+    await t.step("also where its chunks are iterated", async () => {
+      const chunks: OutputChunk[] = [];
+      const error = await rejection((async () => {
+        for await (const chunk of kernel.client.execute("print('a')\n1/0")) chunks.push(chunk);
+      })());
+      assertInstanceOf(error, CodeExecutionError);
+      assertEquals(chunks, [{ type: "chunk", stream: "stdout", text: "a\n" }]);
+    });
 
-  await t.step("also where its chunks are iterated", async () => {
-    const chunks: OutputChunk[] = [];
-    const error = await rejection((async () => {
-      for await (const chunk of kernel.client.execute("print('a')\n1/0")) chunks.push(chunk);
-    })());
-    assertInstanceOf(error, CodeExecutionError);
-    assertEquals(chunks, [{ type: "chunk", stream: "stdout", text: "a\n" }]);
-  });
-
-  await t.step("and the next one works", async () => {
-    const [failing, next] = [kernel.client.execute("1/0"), kernel.client.execute("'next'")];
-    await rejection(failing.result);
-    assertEquals((await next.result).text, "'next'");
+    await t.step("and the next one works", async () => {
+      const [failing, next] = [kernel.client.execute("1/0"), kernel.client.execute("'next'")];
+      await rejection(failing.result);
+      assertEquals((await next.result).text, "'next'");
+    });
   });
 });
 

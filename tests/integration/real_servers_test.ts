@@ -149,13 +149,13 @@ print(json.dumps([[bool(d.data) for d in dynamic], said]))`,
   });
 });
 
-Deno.test("server-memory keeps a graph, server-sequential-thinking counts thoughts", async (t) => {
-  await using folder = await TempFolder.create();
+Deno.test("published servers register beside each other and answer", async (t) => {
   await using test = await TestExecutor.start(CONNECT);
   const { executor } = test;
   const step = stepsOf(t);
 
-  await step("the graph is written, searched, and kept in the server's file", async () => {
+  await step("server-memory writes a graph, searches it, and keeps it in its file", async () => {
+    await using folder = await TempFolder.create();
     const file = `${folder.path}/memory.jsonl`;
     const memory = npmServer("server-memory");
     const params = { ...memory, env: { ...memory.env, MEMORY_FILE_PATH: file } };
@@ -180,7 +180,7 @@ print(json.dumps([[h.name for h in hits], relation.from_, [e.name for e in left.
     assertMatch(await Deno.readTextFile(file), /analytical/);
   });
 
-  await step("thoughts are counted in structured content", async () => {
+  await step("server-sequential-thinking counts thoughts in structured content", async () => {
     await executor.registerServer("thinking", npmServer("server-sequential-thinking"));
     const found = await json(
       executor,
@@ -193,27 +193,26 @@ print(json.dumps([result.thoughtHistoryLength, result.nextThoughtNeeded]))`,
     );
     assertEquals(found, [2, false]);
   });
-});
 
-Deno.test("mcp-obsidian and server-gitlab, whose lists are odd, register and answer", async () => {
-  await using test = await TestExecutor.start(CONNECT);
-  await using vault = await TempFolder.create();
-  await Deno.writeTextFile(`${vault.path}/note.md`, "kept");
-  const { executor } = test;
-  const gitlab = npmPackage("@modelcontextprotocol/server-gitlab@2025.4.25");
-  const env = { ...gitlab.env, GITLAB_PERSONAL_ACCESS_TOKEN: "none" };
-  const registered = [
-    await executor.registerServer("obsidian", npmPackage("mcp-obsidian@1.0.0", vault.path)),
-    await executor.registerServer("gitlab", {
-      ...gitlab,
-      env: { ...env, GITLAB_API_URL: "http://127.0.0.1:9/api" },
-    }),
-  ];
-  assertEquals(registered.map((tools) => tools.length), [2, 9]);
-  assertEquals(registered.flat().filter(({ module }) => module === null), []);
-  const found = await json(
-    executor,
-    `
+  await step(
+    "mcp-obsidian and server-gitlab, whose lists are odd, register and answer",
+    async () => {
+      await using vault = await TempFolder.create();
+      await Deno.writeTextFile(`${vault.path}/note.md`, "kept");
+      const gitlab = npmPackage("@modelcontextprotocol/server-gitlab@2025.4.25");
+      const env = { ...gitlab.env, GITLAB_PERSONAL_ACCESS_TOKEN: "none" };
+      const registered = [
+        await executor.registerServer("obsidian", npmPackage("mcp-obsidian@1.0.0", vault.path)),
+        await executor.registerServer("gitlab", {
+          ...gitlab,
+          env: { ...env, GITLAB_API_URL: "http://127.0.0.1:9/api" },
+        }),
+      ];
+      assertEquals(registered.map((tools) => tools.length), [2, 9]);
+      assertEquals(registered.flat().filter(({ module }) => module === null), []);
+      const found = await json(
+        executor,
+        `
 from ipybox_runtime import ToolCallError
 from mcptools import gitlab, obsidian
 said = [obsidian.search_notes.run(query="note"), obsidian.read_notes.run(paths=["note.md"])]
@@ -222,32 +221,31 @@ try:
 except ToolCallError as error:
     said.append(str(error))
 print(json.dumps(said))`,
+      );
+      assert(Array.isArray(found));
+      assertMatch(String(found[0]), /note\.md/);
+      assertMatch(String(found[1]), /kept/);
+      assertMatch(String(found[2]), /127\.0\.0\.1|fetch|ECONNREFUSED/i); // the server tried
+    },
   );
-  assert(Array.isArray(found));
-  assertMatch(String(found[0]), /note\.md/);
-  assertMatch(String(found[1]), /kept/);
-  assertMatch(String(found[2]), /127\.0\.0\.1|fetch|ECONNREFUSED/i); // the server tried
-});
 
-Deno.test("git-mcp-server makes a repository, commits, and says why it fails", async () => {
-  await using folder = await TempFolder.create();
-  await using test = await TestExecutor.start(CONNECT);
-  const { executor } = test;
-  const git = npmPackage("@cyanheads/git-mcp-server@2.15.3");
-  const env = {
-    ...git.env,
-    MCP_LOG_LEVEL: "error",
-    LOGS_DIR: `${folder.path}/logs`,
-    GIT_BASE_DIR: folder.path,
-    GIT_COMMITTER_NAME: "Ada",
-    GIT_COMMITTER_EMAIL: "ada@example.org",
-  };
-  await executor.registerServer("git", { ...git, env });
-  await Deno.mkdir(`${folder.path}/repository`);
-  await Deno.writeTextFile(`${folder.path}/repository/a.txt`, "hello");
-  const found = await json(
-    executor,
-    `
+  await step("git-mcp-server makes a repository, commits, and says why it fails", async () => {
+    await using folder = await TempFolder.create();
+    const git = npmPackage("@cyanheads/git-mcp-server@2.15.3");
+    const env = {
+      ...git.env,
+      MCP_LOG_LEVEL: "error",
+      LOGS_DIR: `${folder.path}/logs`,
+      GIT_BASE_DIR: folder.path,
+      GIT_COMMITTER_NAME: "Ada",
+      GIT_COMMITTER_EMAIL: "ada@example.org",
+    };
+    await executor.registerServer("git", { ...git, env });
+    await Deno.mkdir(`${folder.path}/repository`);
+    await Deno.writeTextFile(`${folder.path}/repository/a.txt`, "hello");
+    const found = await json(
+      executor,
+      `
 from mcptools import git
 import ipybox_runtime as r
 path = "${folder.path}/repository"
@@ -264,26 +262,29 @@ except r.ToolError as error:
     refused = str(error)
 print(json.dumps([[c.message if hasattr(c, "message") else c.subject for c in log.commits],
                   log.commits[0].author, clean.isClean, refused]))`,
-  );
-  assert(Array.isArray(found));
-  assertEquals(found.slice(0, 3), [["Begin"], "Ada", true]);
-  assertMatch(String(found[3]), /Path traversal detected/);
+    );
+    assert(Array.isArray(found));
+    assertEquals(found.slice(0, 3), [["Begin"], "Ada", true]);
+    assertMatch(String(found[3]), /Path traversal detected/);
+  });
 });
 
 const servers = await pythonServers();
 
-for (const kind of ["mcp", "fastmcp"]) {
-  testIf("python" in servers, "missing" in servers ? servers.missing : "", {
-    name: `a server in Python, on ${kind}: structured content, errors, progress, images`,
-    fn: async () => {
-      if (!("python" in servers)) return;
-      await using test = await TestExecutor.start(CONNECT);
-      const { executor } = test;
-      const script = new URL("../fixtures/mcp/python_server.py", import.meta.url).pathname;
-      await executor.registerServer("py", { command: servers.python, args: [script, kind] });
-      const code = `
+testIf("python" in servers, "missing" in servers ? servers.missing : "", {
+  name: "servers in Python: structured content, errors, progress, images",
+  fn: async (t) => {
+    if (!("python" in servers)) return;
+    await using test = await TestExecutor.start(CONNECT);
+    const { executor } = test;
+    const step = stepsOf(t);
+    const script = new URL("../fixtures/mcp/python_server.py", import.meta.url).pathname;
+    for (const kind of ["mcp", "fastmcp"]) {
+      await step(`on ${kind}`, async () => {
+        await executor.registerServer(kind, { command: servers.python, args: [script, kind] });
+        const code = `
 import json
-from mcptools import py
+from mcptools import ${kind} as py
 import ipybox_runtime as r
 forecast = py.forecast(city="Berlin", hours=3)
 try:
@@ -303,28 +304,29 @@ print(json.dumps([
     [image.mime_type, image.data.hex()], invalid,
     py.resources.read("note://a").text, str(py.prompts.get("greet", name="Ada").messages[0].content),
 ]))`;
-      const events: ExecutionEvent[] = [];
-      for await (const event of executor.stream(code)) {
-        events.push(event);
-        if (event.type === "approval") await event.request.accept();
-      }
-      const text = events.flatMap((event) =>
-        event.type === "result" ? event.result.text ?? "" : []
-      );
-      const found: unknown = JSON.parse(text.join(""));
-      assert(Array.isArray(found));
-      assertMatch(String(found[3]), /it rains/);
-      assertEquals(found.toSpliced(3, 1), [
-        42,
-        "Berlin",
-        [20.5, 20.5, 20.5],
-        [[1, 2, "step 1"], [2, 2, "step 2"]],
-        ["image/png", "89504e470d0a1a0a"],
-        "ValidationError",
-        "the note a",
-        "Say hello to Ada",
-      ]);
-      assertEquals(events.filter(({ type }) => type === "progress").length, 2);
-    },
-  });
-}
+        const events: ExecutionEvent[] = [];
+        for await (const event of executor.stream(code)) {
+          events.push(event);
+          if (event.type === "approval") await event.request.accept();
+        }
+        const text = events.flatMap((event) =>
+          event.type === "result" ? event.result.text ?? "" : []
+        );
+        const found: unknown = JSON.parse(text.join(""));
+        assert(Array.isArray(found));
+        assertMatch(String(found[3]), /it rains/);
+        assertEquals(found.toSpliced(3, 1), [
+          42,
+          "Berlin",
+          [20.5, 20.5, 20.5],
+          [[1, 2, "step 1"], [2, 2, "step 2"]],
+          ["image/png", "89504e470d0a1a0a"],
+          "ValidationError",
+          "the note a",
+          "Say hello to Ada",
+        ]);
+        assertEquals(events.filter(({ type }) => type === "progress").length, 2);
+      });
+    }
+  },
+});

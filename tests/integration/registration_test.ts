@@ -155,31 +155,52 @@ except OSError as error:
   });
 });
 
-Deno.test("CodeExecutor.registerServer() stores placeholders, not what they stand for", async () => {
+Deno.test("CodeExecutor.registerServer() starts the server that code calls", async (t) => {
   await using folder = await TempFolder.create();
   await Deno.writeTextFile(`${folder.path}/.env`, "IPYBOX_TEST_DOTENV=of the file\n");
   await using test = await TestExecutor.start({ workspace: folder.path, sandbox: false });
   const { executor, workspace } = test;
-  Deno.env.set("IPYBOX_TEST_KEY", "the secret");
-  using _variable = { [Symbol.dispose]: () => Deno.env.delete("IPYBOX_TEST_KEY") };
-  const params = {
-    ...rawServer(),
-    env: { KEY: "${IPYBOX_TEST_KEY}", FILE: "${IPYBOX_TEST_DOTENV}", PLAIN: "plain" },
-  };
+  const step = stepsOf(t);
 
-  await executor.registerServer("raw", params);
-  const { text } = await executor.execute(
-    "import json\nfrom ipybox_runtime import ToolRunner\n" +
-      "env = json.loads(ToolRunner('raw').run_sync('env').text)\n" +
-      "print(env['KEY'], '|', env['FILE'], '|', env['PLAIN'])",
-  );
+  await step("and stores placeholders, not what they stand for", async () => {
+    Deno.env.set("IPYBOX_TEST_KEY", "the secret");
+    using _variable = { [Symbol.dispose]: () => Deno.env.delete("IPYBOX_TEST_KEY") };
+    const params = {
+      ...rawServer(),
+      env: { KEY: "${IPYBOX_TEST_KEY}", FILE: "${IPYBOX_TEST_DOTENV}", PLAIN: "plain" },
+    };
 
-  assertEquals(text, "the secret | of the file | plain");
-  const registry = JSON.parse(await Deno.readTextFile(`${workspace}/.ipybox/mcp.json`));
-  assertEquals(registry, { mcpServers: { raw: params } });
-  for (const [path, content] of await filesBelow(workspace)) {
-    assert(!content.includes("the secret"), path);
-  }
+    await executor.registerServer("raw", params);
+    const { text } = await executor.execute(
+      "import json\nfrom ipybox_runtime import ToolRunner\n" +
+        "env = json.loads(ToolRunner('raw').run_sync('env').text)\n" +
+        "print(env['KEY'], '|', env['FILE'], '|', env['PLAIN'])",
+    );
+
+    assertEquals(text, "the secret | of the file | plain");
+    const registry = JSON.parse(await Deno.readTextFile(`${workspace}/.ipybox/mcp.json`));
+    assertEquals(registry, { mcpServers: { raw: params } });
+    for (const [path, content] of await filesBelow(workspace)) {
+      assert(!content.includes("the secret"), path);
+    }
+  });
+
+  await step("once, and another after a reset", async () => {
+    await using outside = await TempFolder.create();
+    const journal = `${outside.path}/journal`;
+    const starts = async () => (await Deno.readTextFile(journal)).match(/^initialize$/gm)?.length;
+    const count = async () =>
+      (await executor.execute("from mcptools.noted import count\nprint(count.run())")).text;
+
+    await executor.registerServer("noted", rawServer("normal", journal));
+    assertEquals([await count(), await count(), await starts()], ["1", "2", 1]);
+    await executor.registerServer("noted", rawServer("normal", journal)); // the same: its state stays
+    assertEquals([await count(), await starts()], ["3", 2]);
+    await executor.unregisterServer("raw"); // its variable is gone
+    await executor.reset();
+    await until("the server runs again", async () => await starts() === 3); // no call waits for it
+    assertEquals([await count(), await starts()], ["1", 3]);
+  });
 });
 
 Deno.test("CodeExecutor.registerServer() that fails leaves all as it was", async (t) => {
@@ -231,24 +252,6 @@ Deno.test("CodeExecutor.registerServer() that fails leaves all as it was", async
   }
   const { text } = await executor.execute("from mcptools.raw import count\nprint(count.run())");
   assertEquals(text, "1");
-});
-
-Deno.test("calls use the server that registerServer() started, and a reset starts another", async () => {
-  await using folder = await TempFolder.create();
-  await using test = await TestExecutor.start();
-  const { executor } = test;
-  const journal = `${folder.path}/journal`;
-  const starts = async () => (await Deno.readTextFile(journal)).match(/^initialize$/gm)?.length;
-  const count = async () =>
-    (await executor.execute("from mcptools.raw import count\nprint(count.run())")).text;
-
-  await executor.registerServer("raw", rawServer("normal", journal));
-  assertEquals([await count(), await count(), await starts()], ["1", "2", 1]);
-  await executor.registerServer("raw", rawServer("normal", journal)); // the same: its state stays
-  assertEquals([await count(), await starts()], ["3", 2]);
-  await executor.reset();
-  await until("the server runs again", async () => await starts() === 3); // no call waits for it
-  assertEquals([await count(), await starts()], ["1", 3]);
 });
 
 Deno.test("startServers starts the user's servers beside the kernel, and asks nobody about others", async () => {

@@ -7,8 +7,7 @@ import { type Agent, AGENTS } from "../support/agents.ts";
 import { cliArguments } from "../support/cli.ts";
 import { exists } from "../support/files.ts";
 import { until } from "../support/wait.ts";
-import { CELL } from "../support/interop.ts";
-import { npmServer } from "../support/mcp.ts";
+import { CELL, REGISTRATION } from "../support/interop.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { untilNoneWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
@@ -34,15 +33,11 @@ Cell In[1], line 2
 
 ZeroDivisionError: division by zero`;
 
-const LOOP = `from mcptools.everything import echo, get_sum
+const LOOP = `from mcptools.sums import echo, get_sum
 for i in range(2):
     print(echo.run(message=f"{i} is {get_sum.run(a=i, b=40)}"))`;
 
-const REGISTERED =
-  "Registered everything: echo, get_annotated_message, get_env, get_resource_links, " +
-  "get_resource_reference, get_structured_content, get_sum, get_tiny_image, gzip_file_as_resource, " +
-  "toggle_simulated_logging, toggle_subscriber_updates, trigger_long_running_operation, " +
-  "trigger_elicitation_request, trigger_url_elicitation, simulate_research_query";
+const REGISTERED = "Registered sums: echo, get_sum";
 
 const ENDLESS = `kept = "kept"
 open("begun", "w").close()
@@ -73,7 +68,7 @@ async function tryAgent(agent: Agent, program: string): Promise<void> {
     person = ipyboxAtTerminal(command.split(" "), [
       [`Deciding for ${workspace.path}`, "", at("attached")],
       ...yes("register_mcp_server"),
-      ...["get-sum", "echo", "get-sum", "echo"].flatMap((tool) => yes(`everything.${tool}`)),
+      ...["get-sum", "echo", "get-sum", "echo"].flatMap((tool) => yes(`sums.${tool}`)),
       [`${workspace.path} has ended`, "\x03"],
     ], { env: state, columns: 300 });
     await until("the terminal decides", () => exists(at("attached")));
@@ -88,10 +83,7 @@ async function tryAgent(agent: Agent, program: string): Promise<void> {
 
   const cell = (code: string): Step => ({ tool: CELL, args: { code } });
   const denoDir = await denoDirectory();
-  // It has another home, where Deno's packages are not.
-  const server = { ...npmServer("server-everything"), env: [`DENO_DIR=${denoDir}`] };
-  const args = { server_name: "everything", server_params: server };
-  const register = { tool: "register_mcp_server", args };
+  const register = { tool: "register_mcp_server", args: REGISTRATION };
   const script: Step[] = [
     cell(`print("hello")\n40 + 2`),
     cell(`print("before")\n1 / 0`),

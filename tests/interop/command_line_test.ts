@@ -52,7 +52,7 @@ for (const { client, newer } of CLIENTS) {
       const { isError, text } = await client.call({ command }, "register_mcp_server", REGISTRATION);
       assertEquals(isError, true);
       assertStringIncludes(text, "the user's approval is needed");
-      assertStringIncludes(text, "ipybox register everything --");
+      assertStringIncludes(text, "ipybox register sums --");
     });
 
     await step("on stdio, --approve allow", async () => {

@@ -303,28 +303,24 @@ Deno.test("A client that allows itself everything starts nothing outside the san
     assertEquals(asked.length, 1);
   };
   for (const kind of CLIENT_ERAS) await step(`a ${kind} client`, () => show(kind));
-});
 
-Deno.test("What a server writes to a session's registry is never started", async () => {
-  await using workspace = await workspaceWithServer();
-  await using outside = await TempFolder.create();
-  await using server = await HttpMcp.start(["--workspace", workspace.path]);
-  const asked: string[] = [];
-  const answer = (question: string) => {
-    asked.push(question);
-    return question.startsWith("Allow this tool call?") ? "allow once" : "allow";
-  };
-  await using tenant = await McpHost.join(server.address, { answer });
-  const folder = /'(.*)'/.exec(await tenant.execute("import os; os.getcwd()"))?.[1] ?? "";
-  assertMatch(folder, /\/sessions\//);
-  // As a server does that may write to ${workspaceFolder}, and is called by the tenant's code.
-  const proof = `${outside.path}/ran`;
-  const evil = { command: "sh", args: ["-c", `id > ${proof}; cat`] };
-  const registry = JSON.stringify({ mcpServers: { evil, raw: evil } });
-  await Deno.writeTextFile(`${folder}/.ipybox/mcp.json`, registry);
+  await step("and what a server writes to a session's registry is never started", async () => {
+    const asked: string[] = [];
+    const answer = (question: string) => {
+      asked.push(question);
+      return question.startsWith("Allow this tool call?") ? "allow once" : "allow";
+    };
+    await using tenant = await McpHost.join(server.address, { answer });
+    const folder = /'(.*)'/.exec(await tenant.execute("import os; os.getcwd()"))?.[1] ?? "";
+    assertMatch(folder, /\/sessions\//);
+    // As a server does that may write to ${workspaceFolder}, and is called by the tenant's code.
+    const proof = `${outside.path}/ran`;
+    const evil = { command: "sh", args: ["-c", `id > ${proof}; cat`] };
+    const registry = JSON.stringify({ mcpServers: { evil, raw: evil } });
+    await Deno.writeTextFile(`${folder}/.ipybox/mcp.json`, registry);
 
-  await tenant.call("reset");
-  const said = await tenant.execute(`
+    await tenant.call("reset");
+    const said = await tenant.execute(`
 from ipybox_runtime import ToolRunner
 for name in ("evil", "raw"):
     try:
@@ -332,9 +328,10 @@ for name in ("evil", "raw"):
     except Exception as error:
         print(name, error)`);
 
-  assertEquals(await exists(proof), false);
-  assertMatch(said, /^evil .*No MCP server "evil" is registered[^]*^raw 1$/m);
-  assertEquals(asked.filter((question) => question.includes("start_mcp_server")), []);
+    assertEquals(await exists(proof), false);
+    assertMatch(said, /^evil .*No MCP server "evil" is registered[^]*^raw 1$/m);
+    assertEquals(asked.filter((question) => question.includes("start_mcp_server")), []);
+  });
 });
 
 Deno.test("One token cannot hold the sessions of another", async () => {

@@ -1,5 +1,6 @@
 /** What code could do to the machine that a placement leads to, by the folder that it works in there. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { dirname } from "node:path";
 import { ConfigError } from "../../src/base/errors.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
@@ -63,9 +64,9 @@ Deno.test("code cannot replace the Python that starts the next session there", a
   );
 });
 
-Deno.test("code cannot put a Python there where the next session looks for one", async () => {
+Deno.test("code cannot put a Python there where the next session looks for one, and sees only what it needs", async () => {
   await using far = await TempFolder.create();
-  const bin = testPython().replace(/\/[^/]*$/, "");
+  const bin = dirname(testPython());
   const workspace = `${far.path}/project`;
   const path = (...folders: readonly string[]) => `PATH=${folders.join(":")}`;
   const placement = walled(workspace, path(`${workspace}/bin`, bin));
@@ -74,19 +75,14 @@ Deno.test("code cannot put a Python there where the next session looks for one",
     Deno.inspect(error),
     /python3 is looked for in .*\/project\/bin, where code could put/,
   );
-  const after = walled(workspace, path(bin, `${workspace}/bin`));
-  await using _started = await TestExecutor.start({ placement: after, python: "python3" });
-});
 
-Deno.test("code elsewhere sees of a home that is Python's folder only what Python needs", async () => {
-  const python = testPython();
-  const home = await Deno.realPath(python.slice(0, python.lastIndexOf("/bin/")));
+  // Of a home that is Python's folder, code sees only what Python needs.
+  const home = await Deno.realPath(dirname(bin));
+  const after = walled(workspace, `HOME=${home}`, path(bin, `${workspace}/bin`));
   const parts = ["bin", "lib", "lib64", "pyvenv.cfg"];
   const there = await Array.fromAsync(Deno.readDir(home), ({ name }) => name);
   assert(there.some((name) => !parts.includes(name)), `${there}`);
-  const command = ["/usr/bin/env", `HOME=${home}`];
-  const placement = { type: "command", command, bubblewrap: true } as const;
-  await using started = await TestExecutor.start({ placement });
+  await using started = await TestExecutor.start({ placement: after, python: "python3" });
   const code = `import os; print(*sorted(os.listdir("${home}")))`;
   const { text } = await started.executor.execute(code);
   assertEquals(text?.trim().split(" ").filter((name) => !parts.includes(name)), []);

@@ -59,17 +59,17 @@ let shared: Promise<Browser> | undefined;
  */
 export function browserTest(
   name: string,
-  fn: (browser: TestBrowser) => Promise<void>,
+  fn: (browser: TestBrowser, context: Deno.TestContext) => Promise<void>,
 ): void {
   const program = findChromium();
   if (program !== undefined) share(program);
   testIf(program !== undefined, "there is no Chromium: apt-get install chromium", {
     name,
-    fn: async () => {
+    fn: async (context) => {
       const running = await shared;
       if (running === undefined) throw new Error("There is no Chromium");
       await using browser = new TestBrowser(running);
-      await fn(browser);
+      await fn(browser, context);
     },
   });
 }

@@ -4,7 +4,7 @@
  * @module
  */
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { npmServer } from "./mcp.ts";
+import { rawServer } from "./mcp.ts";
 
 /** A tool's end, as far as clients show it. */
 export interface End {
@@ -34,14 +34,14 @@ export interface Transcript {
 
 /** The server that clients register. */
 export const REGISTRATION: Record<string, unknown> = {
-  server_name: "everything",
-  server_params: npmServer("server-everything"),
+  server_name: "sums",
+  server_params: rawServer("sums"),
 };
 
 /** The cells that clients execute. */
 export const CELLS = {
   composed: `
-from mcptools.everything import echo, get_sum
+from mcptools.sums import echo, get_sum
 total = get_sum.run(a=2, b=40)
 print(echo.run(message=str(total).upper()))`,
   image: `
@@ -75,9 +75,9 @@ export function checkTranscript(transcript: Transcript): void {
   assertMatch(error.text, /before[^]*ZeroDivisionError: division by zero/);
   if (asked !== undefined) {
     assertEquals(asked.length, 3, asked.join("\n---\n"));
-    assertStringIncludes(asked[0] ?? "", "server-everything");
-    assertStringIncludes(asked[1] ?? "", "everything.get-sum");
-    assertStringIncludes(asked[2] ?? "", "everything.echo");
+    assertStringIncludes(asked[0] ?? "", "raw_server.ts");
+    assertStringIncludes(asked[1] ?? "", "sums.get-sum");
+    assertStringIncludes(asked[2] ?? "", "sums.echo");
   }
   if (progress !== undefined) assertEquals(progress.includes("begun"), true, progress.join("\n"));
   if (kept !== undefined) assertEquals([kept.isError, kept.text], [false, "1"]);
