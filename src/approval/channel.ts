@@ -17,6 +17,8 @@ export interface ApprovalWaitOptions
   signal?: AbortSignal;
   /** Is asked instead of the attached approver. */
   approver?: Approver;
+  /** Resolves once the decision counts for other requests, too, as far as it decides them. */
+  taken?: Promise<void>;
 }
 
 /**
@@ -51,8 +53,12 @@ export class ApprovalChannel extends QuestionQueue<ApprovalRequest, ApprovalResp
    */
   async request(call: ApprovalCall, options: ApprovalWaitOptions = {}): Promise<ApprovalResponse> {
     using span = startSpan("approval", { attributes: { "ipybox.approval.kind": call.kind } });
-    const { signal, approver: instead, scopes, pattern, check } = options;
-    const request = new ApprovalRequest(call, { scopes, pattern, check });
+    const { signal, approver: instead, scopes, pattern, check, taken } = options;
+    const onAnswer = async () => {
+      await taken; // or the approver would be asked what this decision is about to decide
+      return true;
+    };
+    const request = new ApprovalRequest(call, { scopes, pattern, check, onAnswer });
     const response = await this.wait(request, { signal, instead });
     span.set({
       "ipybox.approval.decision": response.accepted ? "allow" : "deny",

@@ -59,7 +59,7 @@ const MAX_CHANGES = 20;
 export class Consents {
   readonly #options: ConsentsOptions;
   readonly #log: Logger;
-  readonly #watchers = new Set<(consent: Consent) => void>();
+  readonly #watchers = new Set<(consent: Consent) => Promise<void>>();
   #session: Consent[] = [];
   #ofCell: Consent[] = [];
   #cell: Cell | undefined;
@@ -176,11 +176,11 @@ export class Consents {
           this.#log.error(`Cannot remember a decision, so it applies to one call only: ${message}`);
         }
     }
-    for (const watcher of this.#watchers) watcher(consent);
+    await Promise.all([...this.#watchers].map((watcher) => watcher(consent)));
   }
 
-  /** Calls back with each decision that is remembered, until disposed. */
-  watch(watcher: (consent: Consent) => void): Disposable {
+  /** Calls back with each decision that is remembered, and waits for that, until disposed. */
+  watch(watcher: (consent: Consent) => Promise<void>): Disposable {
     this.#watchers.add(watcher);
     return { [Symbol.dispose]: () => void this.#watchers.delete(watcher) };
   }

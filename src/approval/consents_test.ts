@@ -422,18 +422,18 @@ Deno.test("edited arguments are the ones that are remembered", async () => {
   assertEquals(await gate.ask(), "allowed, asked");
 });
 
-Deno.test("one answer settles the other requests that it is for", async () => {
-  const gate = new TestGate();
-  const first = Promise.withResolvers<ApprovalRequest>();
-  gate.answer = (request) => first.resolve(request);
-  const outcomes = Promise.all([gate.ask(), gate.ask(OTHER)]);
-  const request = await first.promise;
-  await request.accept({ remember: { scope: "session", match: "tool" } });
-  assertEquals((await outcomes).map((outcome) => outcome.split(",")[0]), ["allowed", "allowed"]);
-  assertEquals(gate.asked.length, 2);
-  assert(gate.asked.find((one) => one !== request)?.signal.aborted);
-  assertEquals(gate.channel.pending, 0);
-});
+for (const scope of ["session", "always"] as const) {
+  Deno.test(`an answer that is remembered (${scope}) settles the requests that it is for before the next one is shown`, async () => {
+    const gate = new TestGate();
+    gate.answer = () => {};
+    const outcomes = Promise.all([gate.ask(), gate.ask(OTHER)]);
+    await until(gate.channel, 2);
+    await gate.asked[0]?.accept({ remember: { scope, match: "tool" } });
+    assertEquals([gate.asked[1]?.signal.aborted, gate.channel.pending], [true, 0]);
+    assertEquals((await outcomes).map((outcome) => outcome.split(",")[0]), ["allowed", "allowed"]);
+    assertEquals(gate.asked.length, 2);
+  });
+}
 
 Deno.test("what cannot be kept counts once, and the log is told", async () => {
   const gate = new TestGate();

@@ -21,7 +21,7 @@ export interface GateDecision {
 }
 
 /** Options of {@linkcode ApprovalGate.decide}. */
-export interface DecideOptions extends Omit<ApprovalWaitOptions, "scopes" | "pattern"> {
+export interface DecideOptions extends Omit<ApprovalWaitOptions, "scopes" | "pattern" | "taken"> {
   /** Returns the fingerprint of server and tool that consents are bound to; without it, neither can change. */
   readonly fingerprint?: () => readonly FingerprintPart[];
   /** A person's earlier decision on this very call, which could not be sent then. */
@@ -104,11 +104,13 @@ export class ApprovalGate {
         if (isOver) decided.abort(DECIDED);
       });
       if (scopes.length > 0) pattern ??= this.consents.propose(call);
+      using taken = new DisposableStack();
       const response = await this.#channel.request({ ...call, changes: found.changes }, {
         signal: anySignal(signal, decided.signal),
         scopes,
         pattern: pattern && patternText(pattern),
         check,
+        taken: new Promise((resolve) => taken.defer(resolve)),
       });
       const cancelled = !response.accepted && response.type === "cancelled";
       if (cancelled && decided.signal.aborted && !signal?.aborted) continue;
