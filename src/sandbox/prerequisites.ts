@@ -163,7 +163,9 @@ const NAMESPACE_PROBE: readonly string[] = [
     " ",
   ),
   ...(isRoot() === true ? ["--cap-add", "CAP_SETFCAP"] : []),
-  ..."--bind /proc /proc bwrap --unshare-user --unshare-pid --ro-bind / / --proc /proc".split(" "),
+  ...(isRoot() === false ? ["--proc", "/proc"] : ["--bind", "/proc", "/proc"]), // as in the wall
+  // As the first process there, an inner one that fails takes its child with it, which would wait for ever.
+  ..."--as-pid-1 bwrap --unshare-user --unshare-pid --ro-bind / / --proc /proc".split(" "),
   ..."bwrap --version".split(" "),
 ];
 

@@ -24,6 +24,7 @@ import { type EffectiveLimits, rlimits } from "./limits.ts";
 import { Planner } from "./planner.ts";
 import { DENO_ARGS, findSrt, SRT_LIBRARY, type SrtCommand, type SrtSettings } from "./srt.ts";
 import { syscallFilter } from "./syscall_filter.ts";
+import { isRoot } from "./system_packages.ts";
 import { isOwnProgram } from "./workspace.ts";
 
 /** A program's view of the file system. All paths are absolute; of nested paths, the longer one counts. */
@@ -241,8 +242,10 @@ function outer(enclosure: Enclosure, { view, hosts = [] }: Contents): SrtSetting
       denyWrite: user(filesystem.denyWrite),
       ...(filesystem.disabled ? { disabled: true } : {}),
     },
-    // The system allows the inner one a /proc of its own only if another one is fully visible.
-    enableWeakerNestedSandbox: true,
+    // The inner one gets a /proc of its own only where a whole one is visible, and as root, bubblewrap
+    // covers parts of a new one. But it looks up its child in the /proc that it sees, and dies where that
+    // is of another PID namespace without a process of that number, as in a container.
+    enableWeakerNestedSandbox: isRoot() !== false || config.enableWeakerNestedSandbox === true,
     // Only ipybox's programs run here; the inner one has a filter of ours. With a helper, which is given
     // its program as arguments, srt leaves root the rights to make the inner one.
     allowNestedUserNamespaces: true,
