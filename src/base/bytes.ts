@@ -41,6 +41,7 @@ export class LineSplitter {
   readonly #begun = new ByteBuffer();
   readonly #maxBytes: number;
   readonly #onTooLong: () => void;
+  #isTooLong = false;
 
   /** `onTooLong` is called for each piece that a longer line would still get; it is dropped. */
   constructor(maxBytes: number, onTooLong: () => void = () => {}) {
@@ -48,7 +49,7 @@ export class LineSplitter {
     this.#onTooLong = onTooLong;
   }
 
-  /** Adds bytes and yields the lines that they complete. */
+  /** Adds bytes and yields the lines that they complete. They are added as far as it is read. */
   *add(bytes: Uint8Array): Generator<Uint8Array, void, undefined> {
     let start = 0;
     for (let end = bytes.indexOf(10); end !== -1; end = bytes.indexOf(10, start)) {
@@ -61,11 +62,13 @@ export class LineSplitter {
 
   /** Takes the bytes after the last line feed. */
   takeRest(): Uint8Array {
+    this.#isTooLong = false;
     return this.#begun.take();
   }
 
   #begin(part: Uint8Array): void {
-    if (this.#begun.length + part.length > this.#maxBytes) this.#onTooLong();
+    this.#isTooLong ||= this.#begun.length + part.length > this.#maxBytes;
+    if (this.#isTooLong) this.#onTooLong();
     else this.#begun.add(part);
   }
 }

@@ -221,8 +221,10 @@ function unwritableFix(error: Error): string {
   const isUnusable = isUnwritable(error) || error instanceof Deno.errors.NotADirectory;
   const path = isUnusable ? /'([^']+)'$/.exec(error.message)?.[1] : undefined;
   if (path === undefined) return "";
-  const state = /^(.*\/\.ipybox)\//.exec(path)?.[1];
-  if (state !== undefined) return `; choose another folder with --workspace, or remove ${state}`;
+  if (path.includes("/.ipybox/")) {
+    return "; choose another folder with --workspace, or let code only read this one: " +
+      "ipybox mcp --project .";
+  }
   const variables = variablesOf(path);
   return variables.length === 0
     ? ""

@@ -14,7 +14,7 @@ export function withoutTrace(args: readonly string[]): readonly string[] {
 export function traceStartup(io: Pick<CommandIo, "err">): Disposable {
   const print = ({ name, from, to }: Stage) => io.err(row(from, to - from, name));
   io.err("  from   took  (milliseconds)");
-  print({ name: "start Deno, load ipybox", from: 0, to: performance.now() });
+  print({ name: "load ipybox", from: 0, to: performance.now() });
   return listenToStages(print);
 }
 

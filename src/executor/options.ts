@@ -217,7 +217,7 @@ export interface CodeExecutorOptions {
   log?: Logger;
 }
 
-// The groups of these options. Each is handed on whole, so a new option is added to one of them only.
+// The groups of these options, by the part of ipybox that they are for. A new option is added to one.
 
 /** For the place where code runs. */
 export type PlaceOptions = Pick<

@@ -95,7 +95,8 @@ async function openPlain(path: string): Promise<FileHandle | Unread> {
   } catch (error) {
     const code = codeOf(error);
     if (code === "ENOENT") return "missing";
-    if (code === "ELOOP" || code === "ENXIO") return "not a plain file"; // a link, a socket
+    if (code === "ELOOP") return "not a plain file"; // a link
+    if (code === "ENXIO" || code === "EOPNOTSUPP") return "not a plain file"; // a socket
     await lstatIfPresent(path); // its error says more
     throw error;
   }

@@ -176,7 +176,7 @@ export async function explainLocal(
   if (!sandboxed) return new GatewayStartError(`The launcher ${howEnded(last)}`, last, { cause });
   return await lackOf(cause) ?? new SandboxUnavailableError(
     `The sandbox ${howEnded(last)} before running anything: ${last.stderrTail.trim()}`,
-    "Run it again, in case files were moved; if that does not help, run: ipybox doctor",
+    "Run it again, in case files were moved; if that does not help, report this message",
     { cause },
   );
 }

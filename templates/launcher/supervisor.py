@@ -196,6 +196,7 @@ class Supervisor:
         self.stderr = b""
         self.process = None
         self.over = False
+        self.told_to_end = False
         self.exit = None
         self.ending = None  # since when, and whether it was requested
         self.wake_in, wake_out = os.pipe()
@@ -203,7 +204,7 @@ class Supervisor:
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(wake_out, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, lambda *_: self.end(asked=True))
+        signal.signal(signal.SIGTERM, self.on_term)  # which wakes the loop, too
         for name in (signal.SIGINT, signal.SIGHUP):
             signal.signal(name, signal.SIG_IGN)
         self.selector.register(self.wake_in, READ, self.on_wake)
@@ -367,11 +368,16 @@ class Supervisor:
         while not pipe.closed and (data := self.read(pipe.fileno())):
             yield data
 
+    def on_term(self, *_):
+        self.told_to_end = True
+
     def on_wake(self, _):
         try:
             os.read(self.wake_in, 4096)
         except BlockingIOError:
             pass
+        if self.told_to_end:
+            self.end(asked=True)
         self.reap()
 
     def reap(self):

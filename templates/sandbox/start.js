@@ -33,11 +33,16 @@ try {
   const quoted = command.map((word) => `'${word.replaceAll("'", `'\\''`)}'`);
   const line = await SandboxManager.wrapWithSandbox(quoted.join(" "));
   child = spawn(line, { shell: true, stdio: "inherit" });
+  child.on("error", fail);
   child.on("exit", (code) => {
     SandboxManager.cleanupAfterCommand();
     process.exit(code ?? 1);
   });
 } catch (error) {
+  fail(error);
+}
+
+function fail(error) {
   process.stderr.write(`Error: ${error.message}\n`);
   process.exit(1);
 }

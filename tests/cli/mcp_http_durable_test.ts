@@ -129,6 +129,17 @@ Deno.test("ipybox mcp --http --durable: sessions outlive the server", async (t) 
     assertMatch(await alice.execute("print(x + 1)"), NEWS);
   });
 
+  await step("a registry that cannot be read stops the start, and loses no session", async () => {
+    const file = `${scene.workspace}/.ipybox/mcp.json`;
+    const text = await Deno.readTextFile(file);
+    await scene.server.stop("SIGKILL");
+    await Deno.writeTextFile(file, "{");
+    await assertRejects(() => scene.start(), Error, "mcp.json");
+    await Deno.writeTextFile(file, text);
+    await scene.start();
+    assertMatch(await alice.execute("print(x + 1)"), NEWS);
+  });
+
   await step("a client of the newer era with its default session, and those it names", async () => {
     await newer.execute("y = 'default'");
     const session = await newer.openSession();

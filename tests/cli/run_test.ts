@@ -38,7 +38,7 @@ const cases: readonly Case[] = [
     code: 0,
     stdout: "--trace-startup\n2\n",
     stderr: [
-      "start Deno, load ipybox\n",
+      "load ipybox\n",
       "find Python\n",
       "wait for the plan\n",
       "bwrap and self-test\n",
@@ -372,7 +372,8 @@ testIf(Deno.uid() === 0 && problem === undefined, problem ?? "only root can give
       env: { NEW_HOME: home.path, NO_COLOR: "1", DENO_DIR: await denoDirectory() },
     });
     assertEquals(code, 2, stderr);
-    const fix = `choose another folder with --workspace, or remove ${state}`;
+    const fix =
+      "choose another folder with --workspace, or let code only read this one: ipybox mcp";
     assertStringIncludes(stderr.replaceAll(/\s+/g, " "), fix);
   },
 });

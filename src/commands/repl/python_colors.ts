@@ -48,7 +48,8 @@ const OTHER = /^(?::\s*\S*|\s*%%(?!(?:capture|memit|prun|time|timeit)\b)\w+)/;
  * The colors of code that is being typed. Anything but Python is left plain, such as commands after
  * `!`. An f-string has one color.
  *
- * IPython's own lexers are in the kernel, which may be busy, and parsers of Python know no magics.
+ * Brackets are not counted: a line in some that begins with `%` is colored as a magic. IPython's own
+ * lexers are in the kernel, which may be busy, and parsers of Python know no magics.
  */
 export function pythonColors(code: string): readonly ColoredPart[] {
   const [other] = OTHER.exec(code) ?? [];

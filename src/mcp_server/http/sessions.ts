@@ -151,6 +151,8 @@ interface Left {
   readonly id: string;
   /** Where its kernel runs, regardless of the current settings. */
   readonly placement: Placement | undefined;
+  /** How long it has had no server, in milliseconds. */
+  readonly aloneMs: number;
 }
 
 /** A session and its folder, without a client. */
@@ -216,6 +218,7 @@ export class SessionPool implements AsyncDisposable {
   async recall(): Promise<void> {
     const { durable, owners, workspace, session: { log } } = this.#options;
     if (!durable) return;
+    await sessionServers(this.#options); // an error here would lose all sessions for their clients
     for (const { id: durableId, record, status } of await durableSessions(workspace)) {
       if (record === undefined || status?.attached !== false) continue; // ended, or another program has it
       const id = basename(record.workspace);
@@ -223,12 +226,11 @@ export class SessionPool implements AsyncDisposable {
       if (note === undefined || record.name !== id) continue;
       try {
         if (owners.has(note.owner)) {
+          const placement = record.placement === undefined
+            ? undefined
+            : parsePlacement(record.placement);
           this.#count(note.owner, 1);
-          const { placement } = record;
-          await this.#open(note, {
-            id,
-            placement: placement === undefined ? undefined : parsePlacement(placement),
-          });
+          await this.#open(note, { id, placement, aloneMs: status.aloneMs ?? 0 });
           continue;
         }
         log?.warn(`Ending session ${id}: its token is no longer one of the server's`);
@@ -313,7 +315,7 @@ export class SessionPool implements AsyncDisposable {
       const created = (left === undefined ? await this.#readyFor(owner) : undefined) ??
         await this.#create(left?.id ?? crypto.randomUUID(), note, left);
       created.session.begin();
-      const entry = this.#entry(note, created);
+      const entry = this.#entry(note, created, left?.aloneMs);
       this.#entries.set(entry.id, entry);
       return entry;
     } catch (error) {
@@ -443,9 +445,11 @@ export class SessionPool implements AsyncDisposable {
     this.#held.set(owner, (this.#held.get(owner) ?? 0) + more);
   }
 
-  #entry(note: Note, { id, session, place }: Created): Entry {
+  #entry(note: Note, { id, session, place }: Created, aloneMs = 0): Entry {
     const closing = new AbortController();
-    const idle = new Deadline(this.#options.sessionIdleMs ?? IDLE_MS, {
+    const { sessionIdleMs: idleMs = IDLE_MS } = this.#options;
+    const idle = new Deadline(idleMs, {
+      leftMs: Math.max(0, idleMs - aloneMs),
       keepsAlive: false,
       onPassed: () => this.#end(entry),
     });
