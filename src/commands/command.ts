@@ -320,15 +320,15 @@ export function printTable(rows: readonly (readonly [string, string])[], io: Com
 /** The fewest columns that text is wrapped to. */
 const LEAST_TEXT = 30;
 
-/** Wraps text into lines between words. */
+/** Wraps text into lines between words. All have its indentation, without which code is other code. */
 export function wrap(text: string, width: number): string[] {
-  const lines = [""];
-  for (const word of text.split(" ")) {
-    const line = lines.at(-1) ?? "";
-    if (line === "") lines[lines.length - 1] = word;
-    else if (unicodeWidth(line) + 1 + unicodeWidth(word) <= Math.max(width, LEAST_TEXT)) {
-      lines[lines.length - 1] = `${line} ${word}`;
-    } else lines.push(word);
+  const [indent = ""] = /^ */.exec(text) ?? [];
+  const [first = "", ...words] = text.slice(indent.length).split(" ");
+  const lines = [indent + first];
+  for (const word of words) {
+    const line = `${lines.at(-1)} ${word}`;
+    if (unicodeWidth(line) <= Math.max(width, LEAST_TEXT)) lines[lines.length - 1] = line;
+    else lines.push(indent + word);
   }
   return lines;
 }

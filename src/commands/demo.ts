@@ -71,13 +71,17 @@ for place in [${JSON.stringify(path)}, "https://example.com"]:
         print(f"{place}: {type(error).__name__}")
 `.trimStart();
 
-const NEXT = `Next, in this checkout:
+const NEXT = `Next, install the command from a checkout, unless you have it:
 
-  npx -y deno@2.9.6 task package npm && npm install -g ./dist/ipybox.tgz
+  npx -y deno@2.9.6 task package npm
+  npm install -g ./dist/ipybox.tgz
+
+Then use it at the terminal, and in Claude Code:
+
   mkdir -p ~/ipybox-work && ipybox repl --workspace ~/ipybox-work
   claude mcp add ipybox -- ipybox mcp --project .
 
-docs/start.md says how to register your own MCP servers.`;
+docs/start.md in the checkout says how to register your own MCP servers.`;
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const yes = parsed.has("yes");

@@ -40,7 +40,8 @@ export function summary(shown: ShownRequest): string {
   if (source !== undefined) {
     const at = `  line ${source.line}: `;
     rows.push(at + cut(visibleCode(source.text.trim()), columns - at.length));
-    const others = source.names?.filter((name) => name !== callName(request)) ?? [];
+    const asked = callName(request).replaceAll("-", "_"); // as the code names it
+    const others = source.names?.filter((name) => name !== asked) ?? [];
     if (others.length > 0) {
       const all = "  the code also names: ";
       rows.push(all + cut(visibleCode(others.join(", ")), columns - all.length));

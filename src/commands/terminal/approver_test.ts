@@ -54,6 +54,13 @@ const SUMMARIES: readonly (readonly [asked: ApprovalCall, rows: readonly string[
     "  line 2: read()",
     "  the code also names: fs.ls, db.get",
   ]],
+  [
+    call("{}", {
+      toolName: "get-sum",
+      source: { line: 2, text: "get_sum()", names: ["fs.get_sum", "fs.ls"] },
+    }),
+    ["  | fs.get-sum()", "  line 2: get_sum()", "  the code also names: fs.ls"],
+  ],
   [call(JSON.stringify({ text: "x".repeat(500) })), [
     "  | fs.read(",
     `  |   text='${"x".repeat(28)}`,
