@@ -66,11 +66,9 @@ export async function findHidden(
   const { paths, found, repository } = answerSchema.parse(JSON.parse(stdout));
   const left = found - paths.length;
   if (left === 0) return { paths, repository };
-  const names = `files with names of secrets in ${folder}`;
-  return {
-    ...{ paths, repository },
-    warning: `Code can read ${left} ${names}: at most ${MAX_HIDDEN} can be hidden`,
-  };
+  const warning = `Code can read ${left} files with names of secrets in ${folder}: at most ` +
+    `${MAX_HIDDEN} can be hidden`;
+  return { paths, repository, warning };
 }
 
 /** Whether files and folders of this name are hidden from executed code. */
