@@ -209,7 +209,10 @@ export class KernelHost implements AsyncDisposable {
 
   /** Waits for the turn, which lasts until it is disposed: one execution or question has it. */
   async turn(signal: AbortSignal): Promise<Disposable> {
-    return await this.#turns.acquire(signal);
+    const turn = await this.#turns.acquire(signal);
+    if (this.#state.is !== "closed") return turn;
+    turn[Symbol.dispose](); // of an execution that ended because the host left
+    throw this.#state.reason;
   }
 
   /** Makes an execution for {@linkcode run}. */

@@ -155,6 +155,19 @@ Deno.test("a session goes from host to host", async (t) => {
     },
   );
 
+  await step("code that waits for its turn when its host leaves does not begin", async () => {
+    const code = "import os, time\nopen('first-runs', 'w').close()\n" +
+      "while not os.path.exists('first-ends'): time.sleep(.02)\n'first'";
+    const running = executor.execute(code).catch(() => {}); // it is left
+    const waiting = assertRejects(() => executor.execute("'second'"), DOMException, "was left");
+    await until(() => session.has("first-runs"));
+    await executor.detach();
+    await Promise.all([running, waiting]);
+    executor = await session.attach(id);
+    await Deno.writeTextFile(`${session.workspace}/first-ends`, "");
+    assertEquals(await follow(executor), "'first'");
+  });
+
   await step("code that was begun without a host asks the next one", async () => {
     await executor.detach({ code: "name = input('name? '); name.upper()" });
     executor = await session.attach(id);
