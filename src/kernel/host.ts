@@ -138,8 +138,8 @@ type State =
 /** The time limit for interrupted code to end before its kernel is replaced. */
 const INTERRUPT_GRACE_MS = 2000;
 
-/** The spare kernel is started once code has run for this time, for its first result comes first. */
-const HEAD_START_MS = 500;
+/** The spare kernel is started this long after the first code: many sessions are over before. */
+const HEAD_START_MS = 3000;
 
 /** The time limit for a kernel that does nothing to answer. */
 const READY_TIMEOUT_MS = 1000;

@@ -1,5 +1,6 @@
 /** Attacks of a kernel's code on the kernel that replaces it. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { type Logger, silentLogger } from "../../src/base/log.ts";
 import { lstatIfPresent } from "../../src/files/safe.ts";
 import { until } from "../support/wait.ts";
 import { TestExecutor } from "../support/executor.ts";
@@ -48,19 +49,36 @@ if os.fork() == 0:
     os._exit(0)
 `;
 
+/** Waits until further kernels are ready. */
+class ReadyKernels {
+  #ready = 0;
+  #awaited = 0;
+  readonly log: Logger = {
+    ...silentLogger,
+    debug: (message) => {
+      if (/^kernel \S+ is ready$/.test(message)) this.#ready++;
+    },
+  };
+
+  async next(count: number): Promise<void> {
+    this.#awaited += count;
+    await until("the kernels are ready", () => this.#ready >= this.#awaited);
+  }
+}
+
 /** Resets a kernel whose code has planted files and started processes, and looks for either. */
 async function showReset(
   { executor, workspace }: TestExecutor,
-  spareKernel: boolean,
+  spares?: ReadyKernels,
 ): Promise<void> {
   const script = `while :; do sleep 1; : ${workspace}; done`;
   const running = async () => await processesWith(`: ${workspace}; done`);
   // The spare kernel that takes over at the second reset started after the first planting.
-  for (let round = 0; round < (spareKernel ? 2 : 1); round++) {
-    // The spare kernel starts half a second after the other, and what is planted waits for it.
+  for (let round = 0; round < (spares ? 2 : 1); round++) {
     await executor.execute(PLANT + linger(script));
     await until("they run", async () => (await running()).length === 3);
-    await executor.execute(`import time; time.sleep(${spareKernel ? 2 : 0})\n${PLANT}`);
+    await spares?.next(1);
+    await executor.execute(PLANT);
     await executor.reset();
     assertEquals(await running(), []);
     assertEquals((await executor.execute(STATE)).text?.trim(), "False False");
@@ -162,7 +180,7 @@ Deno.test("L4: code leaves nothing to the kernel that replaces its own, without 
   });
 
   await step("nothing that it wrote to its home runs, and no process outlives it", async () => {
-    await showReset(test, false);
+    await showReset(test);
   });
 
   // Without a sandbox it can, see below.
@@ -173,11 +191,13 @@ Deno.test("L4: code leaves nothing to the kernel that replaces its own, without 
 
 Deno.test("L4: code leaves nothing to the kernel that replaces its own, with a spare kernel", async (t) => {
   const step = stepsOf(t);
-  await using test = await TestExecutor.start({ spareKernel: true });
+  const kernels = new ReadyKernels();
+  await using test = await TestExecutor.start({ spareKernel: true, log: kernels.log });
   const { executor, workspace } = test;
 
   await step("nothing that it wrote to its home runs, and no process outlives it", async () => {
-    await showReset(test, true);
+    await kernels.next(1);
+    await showReset(test, kernels);
   });
 
   await step("it neither traces nor signals it", async () => {
@@ -326,7 +346,7 @@ testIf(Deno.build.os === "linux", "mounts and mappings of Linux", {
       await using test = await TestExecutor.start({ placement, spareKernel });
       const { executor } = test;
       const { text } = await executor.execute(
-        `${MAPPED}\nthen = times()\nimplant()\n${spareKernel ? "time.sleep(3)\nrestore()\n" : "" // a spare kernel would have loaded it
+        `${MAPPED}\nthen = times()\nimplant()\n${spareKernel ? "time.sleep(5)\nrestore()\n" : "" // a spare kernel would have loaded it
         }print(times() == then)`,
       );
       assertEquals(text?.trim(), "True");
