@@ -18,7 +18,7 @@ export class JsonNumber {
     return Number(this.source);
   }
 
-  /** Its value if it is an integer, also if written as 1.0 or 1e3. */
+  /** Its value if it is an integer, even if written as 1.0 or 1e3. */
   get integer(): bigint | undefined {
     if (/^-?\d+$/.test(this.source)) return BigInt(this.source);
     return Number.isSafeInteger(this.value) ? BigInt(this.value) : undefined;
@@ -144,7 +144,7 @@ export function isArray(value: Json | undefined): value is readonly Json[] {
   return Array.isArray(value);
 }
 
-/** A string value; `""` for every other. */
+/** A string value; `""` for any other. */
 export function textOf(value: Json | undefined): string {
   return typeof value === "string" ? value : "";
 }

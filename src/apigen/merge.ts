@@ -48,7 +48,7 @@ export class Merger {
     if (schema.ref === undefined && schema.allOf === undefined) return schema;
     const known = this.#flattened.get(schema);
     if (known !== undefined) return known;
-    // A schema that includes itself adds nothing by that.
+    // Including itself adds nothing to a schema.
     if (this.#open.has(schema) || this.#open.size > 100) {
       this.onInexact();
       return omit(schema, "ref", "allOf");

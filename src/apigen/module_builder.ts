@@ -199,7 +199,7 @@ function hintsOf(definition: JsonObject): string[] {
 /** How many nested unions are unfolded at a root. */
 const MAX_UNFOLDED = 8;
 
-/** The object with the properties of all branches. Which combinations are valid, the runtime checks. */
+/** The object with the properties of all branches. The runtime checks which combinations are valid. */
 function rootObject(root: Schema, builder: TypeBuilder): SchemaNode {
   let schema = folded(root, builder);
   for (let unfolded = 0; unfolded < MAX_UNFOLDED; unfolded++) {

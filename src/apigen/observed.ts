@@ -80,7 +80,7 @@ export function typedDicts({ classes }: ObservedResult): string {
   }).join("\n");
 }
 
-/** On how many calls a type is based, in words. */
+/** The number of calls that a type is based on, in words. */
 export function observedIn({ calls }: ObservedResult, verb = "observed"): string {
   return `${verb} in ${calls} call${calls === 1 ? "" : "s"}`;
 }

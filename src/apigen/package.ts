@@ -44,7 +44,7 @@ export interface WriteOptions {
 
 /** Larger files are not read, and so not compared: hardly any list of tools is larger. */
 const MAX_FILE_SIZE = 4 * 2 ** 20;
-/** How much of a folder is read: a repository or code may have filled it, with files without blocks. */
+/** How much of a folder is read: a repository or code may have filled it, even with sparse files. */
 const MAX_FOLDER_SIZE = 64 * 2 ** 20;
 
 const writing = new Mutex();
@@ -112,8 +112,8 @@ async function readPresent(
 async function requireFolder(folder: string): Promise<boolean> {
   const info = await lstatIfPresent(folder);
   if (info === undefined || info.isDirectory) return info !== undefined;
-  const what = info.isSymlink ? "a symbolic link" : "a file";
-  throw new ConfigError(`Cannot write to ${folder}: it is ${what}. Remove it first`);
+  const kind = info.isSymlink ? "a symbolic link" : "a file";
+  throw new ConfigError(`Cannot write to ${folder}: it is ${kind}. Remove it first`);
 }
 
 async function readFolder(folder: string): Promise<Present> {
@@ -201,7 +201,7 @@ export interface PackageTool {
   readonly results?: ObservedResults;
 }
 
-/** Reads the tools of a generated package from the definitions in it; `undefined` if there is none. */
+/** Reads the tools of a generated package from the definitions in it; `undefined` without a package. */
 export async function readPackage(
   root: string,
   server: string,
@@ -241,7 +241,7 @@ export interface PackageListing {
   readonly results: ReadonlyMap<string, ObservedResults>;
 }
 
-/** Reads the inputs of a generated package; `undefined` if there is none. */
+/** Reads the inputs of a generated package; `undefined` if it does not exist. */
 export async function readListing(
   root: string,
   server: string,
@@ -340,7 +340,7 @@ export async function compareTools(
   };
 }
 
-/** Each tool's definition as text that is equal for equal ones. The first tool of a name counts. */
+/** Each tool's definition as text, equal for equal definitions. The first tool of a name counts. */
 async function byName(tools: readonly unknown[]): Promise<Map<string, string>> {
   const texts = new Map<string, string>();
   for (const tool of tools) {

@@ -51,7 +51,7 @@ function renderObserved({ tool }: ModuleModel, observed: ObservedResult): string
     TYPE: laidOut(typeLayout(observed.type), 33, 0, 1),
     LOCAL_TYPE: laidOut(typeLayout(observed.type), 12, 4, 15),
     DOCSTRING: docstring(
-      "Like `run`, but gives the JSON of the result, parsed. Its type was " +
+      "Like `run`, but returns the JSON of the result, parsed. Its type was " +
         `${observedIn(observed)}, not declared by the server: nothing is checked against it, and ` +
         "other results may differ. A result that is not JSON raises `MismatchedResultError`.",
       4,
@@ -293,7 +293,7 @@ const GROUPS = [["typing"], ["pydantic", "typing_extensions"], ["ipybox_runtime.
 
 /** A docstring or another string. */
 const STRING = /"""(?:"{0,2}(?:[^"\\]|\\[^]))*(?:""")?|"(?:[^"\\]|\\.)*"?/g;
-/** A name; of a field or a keyword argument with its mark, because that is not imported. */
+/** A name. A field or keyword argument includes its mark, because it is not imported. */
 const NAME = /\p{XID_Continue}+[=:]?/gu;
 
 /** The import statements for code that is formatted as here. */

@@ -91,7 +91,7 @@ export async function readAction(
   return source && new TextDecoder().decode(source);
 }
 
-/** The files of an action, and their first contents. */
+/** The files of an action, and their initial contents. */
 const SKELETON = {
   "api.py": "action/api.py",
   "impl.py": "action/impl.py",
@@ -99,7 +99,7 @@ const SKELETON = {
 } satisfies Record<string, AssetPath>;
 
 /**
- * Makes an action that can be checked and run, to be changed. Returns the paths of its files.
+ * Creates a working action to start from. Returns the paths of its files.
  *
  * @throws {TypeError} The name cannot be imported.
  * @throws {ConfigError} There is something at its path.
@@ -110,7 +110,7 @@ export async function createAction(workspace: string, name: string): Promise<str
   if (parts.length !== 2 || !parts.every((part) => NAME.test(part) && !KEYWORDS.has(part))) {
     throw new TypeError(
       `"${name}" cannot be the name of a saved action: use CATEGORY.NAME, ` +
-        "each of letters, digits and underscores and no keyword of Python, such as sales.by_region",
+        "each of letters, digits and underscores and not a Python keyword, such as sales.by_region",
     );
   }
   using root = PinnedFolder.open(join(workspace, ACTIONS), { mode: 0o755 });
@@ -130,7 +130,7 @@ export async function createAction(workspace: string, name: string): Promise<str
   return Object.keys(SKELETON).map((file) => `${path}/${file}`);
 }
 
-/** Writes a file, unless there is one. Follows no link in its place. */
+/** Writes a file, unless it exists. Follows no link in its place. */
 async function writeNew(path: string, text: string): Promise<void> {
   try {
     await Deno.writeTextFile(path, text, { createNew: true, mode: 0o644 });

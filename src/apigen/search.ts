@@ -42,7 +42,7 @@ export class ToolIndex {
   /**
    * Searches names, descriptions, parameters and results. Throws if no Python API can be read.
    *
-   * @param others Tools of no package, to be ranked with those of the servers.
+   * @param others Tools without a package, to be ranked with those of the servers.
    */
   async search(
     query: string,
@@ -60,7 +60,7 @@ export class ToolIndex {
         else packages.push(read);
       } catch (error) {
         if (!(error instanceof ConfigError)) throw error;
-        damages.push(error); // which costs other servers nothing
+        damages.push(error); // the other servers are still searched
       }
     }
     if (packages.length === 0 && damages[0] !== undefined) throw damages[0];
@@ -165,10 +165,10 @@ interface Matches {
   readonly found: Map<number, number>;
 }
 
-/** Ranks tools by how well they answer a query, with BM25F. Others have their turns meanwhile. */
+/** Ranks tools by how well they answer a query, with BM25F. Lets other work run meanwhile. */
 export class ToolRanking {
   readonly #tools: RankedTool[] = [];
-  /** For each word, the tools that have it, and how often, weighted by where. */
+  /** For each word, the tools that have it, and its frequency, weighted by field. */
   readonly #postings = new Map<string, Map<number, number>>();
   /** For each word of servers' names, those servers. */
   readonly #servers = new Map<string, Set<string>>();
@@ -234,7 +234,7 @@ export class ToolRanking {
       .map(({ tool }) => tool);
   }
 
-  /** With pairs of words that name a server as one: "Eleven Labs" is "elevenlabs". */
+  /** Joins pairs of words that name a server: "Eleven Labs" becomes "elevenlabs". */
   #joined(words: readonly string[]): string[] {
     const joined: string[] = [];
     for (const word of words) {
@@ -245,7 +245,7 @@ export class ToolRanking {
     return joined;
   }
 
-  /** How much of the name of each server is in a query, by how rare its words are among servers. */
+  /** The share of each server's name that is in a query, weighted by how rare its words are among servers. */
   #namedServers(query: ReadonlySet<string>): Map<string, number> {
     const count = new Set([...this.#servers.values()].flatMap((servers) => [...servers])).size;
     const whole = new Map<string, number>();
@@ -261,7 +261,7 @@ export class ToolRanking {
     return named;
   }
 
-  /** How much of a name matches, by how rare its words are. */
+  /** The share of a name that matches, weighted by how rare its words are. */
   #shareOf(name: ReadonlySet<string>, weights: ReadonlyMap<string, number>): number {
     let [whole, matched] = [0, 0];
     for (const word of name) {

@@ -28,7 +28,7 @@ const MAX_OBSERVED = 600;
 /** How many characters of a description are shown. */
 const MAX_DESCRIPTION = 240;
 
-/** A tool's function on one line, and the classes of its result as far as there is room. No constraints. */
+/** A tool's function on one line, and the classes of its result if there is room, without constraints. */
 export function signatureOf(
   origin: ModuleOrigin,
   definition: JsonObject,

@@ -179,7 +179,7 @@ class ModuleStub {
     return [head, ...lines.map((line) => `    ${line}`), "    ...", ...dictionary].join("\n");
   }
 
-  /** The type of dictionaries that stand for an object. A name in Python stands for that in JSON. */
+  /** The type of dictionaries that stand for an object. A key can be the name in Python or in JSON. */
   #dictionary({ name, fields }: ClassDefinition): string {
     const names = new Set(fields.map((field) => field.wire));
     const keys = fields.flatMap((field) => {

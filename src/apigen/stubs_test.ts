@@ -10,7 +10,7 @@ import { isObject, toJson } from "./json.ts";
 import { moduleNames } from "./names.ts";
 import { stubOfModule, stubOfPackage } from "./stubs.ts";
 
-/** Says what in a stub is no declaration: anything that Python would do but define and name. */
+/** Reports everything in a stub that is not a declaration: anything that does more than define and name. */
 const INSPECT = `
 import ast, json, sys
 plain = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef,

@@ -273,7 +273,7 @@ export class TypeBuilder {
     return distinctive === "" ? hint : `${hint} with ${distinctive}`;
   }
 
-  /** A union with a discriminator, which is faster and gives better messages; if there is one. */
+  /** A union with a discriminator, which is faster and gives better messages; `undefined` without one. */
   #tagged(branches: readonly Schema[], parts: readonly PyType[]): PyType | undefined {
     const classes = parts.filter((part) => part.kind === "class").map((part) => part.name);
     if (classes.length < 2 || new Set(classes).size < parts.length) return undefined;
@@ -414,9 +414,9 @@ export class TypeBuilder {
       const sent = isInput && shown && required.has(wire);
       const isRequired = required.has(wire) && !sent;
       const none = isInput && allowsNull(part) ? NULL : NONE;
-      const told = preset === undefined || preset === null ? "" : quoted(preset);
+      const defaultText = preset === undefined || preset === null ? "" : quoted(preset);
       this.#addText(
-        FIELD_TEXT + wire.length + typeText(type).length + description.length + told.length,
+        FIELD_TEXT + wire.length + typeText(type).length + description.length + defaultText.length,
       );
       fields.push({
         name,
@@ -427,7 +427,7 @@ export class TypeBuilder {
         sent,
         description: [
           description.trimEnd(),
-          ...(isInput && !shown && told !== "" ? [`Default: ${told}`] : []),
+          ...(isInput && !shown && defaultText !== "" ? [`Default: ${defaultText}`] : []),
           ...(isInput ? uncheckedPatterns(part).map((source) => `Not checked: ${source}`) : []),
         ].filter((line) => line.trim() !== "").join("\n"),
       });
@@ -436,7 +436,7 @@ export class TypeBuilder {
   }
 }
 
-/** Whether a branch only restricts which properties there are. */
+/** Whether a branch only restricts which properties are present. */
 function onlyDemands(branch: Schema): boolean {
   if (typeof branch === "boolean") return false;
   const demands: readonly Keyword[] = ["required", "not", "properties"];

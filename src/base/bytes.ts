@@ -43,13 +43,13 @@ export class LineSplitter {
   readonly #onTooLong: () => void;
   #isTooLong = false;
 
-  /** `onTooLong` is called for each piece that a longer line would still get; it is dropped. */
+  /** `onTooLong` is called for each piece of a line beyond the limit, which is dropped. */
   constructor(maxBytes: number, onTooLong: () => void = () => {}) {
     this.#maxBytes = maxBytes;
     this.#onTooLong = onTooLong;
   }
 
-  /** Adds bytes and yields the lines that they complete. They are added as far as it is read. */
+  /** Adds bytes and yields the lines that they complete. They are added as the generator is read. */
   *add(bytes: Uint8Array): Generator<Uint8Array, void, undefined> {
     let start = 0;
     for (let end = bytes.indexOf(10); end !== -1; end = bytes.indexOf(10, start)) {

@@ -112,7 +112,7 @@ export class Deadline implements Disposable {
     return stack;
   }
 
-  /** Pauses while something is in use that may not be idle for longer: afterwards, all of the time is left. */
+  /** For a limit on idle time: pauses while something is in use, and then starts with the whole time. */
   use(): Disposable {
     const pause = this.pause();
     return {
@@ -123,7 +123,7 @@ export class Deadline implements Disposable {
     };
   }
 
-  /** Gives the whole time again, even if it was up. */
+  /** Starts again with the whole time, even if it was up. */
   restart(): void {
     this.#leftMs = this.timeoutMs;
     if (this.passed) this.#expiry = new AbortController();

@@ -120,7 +120,7 @@ export class KernelDiedError extends ProcessError implements PartialResult {
   readonly outputs: readonly Output[];
   /** The file with the full text, if `text` is cut. */
   readonly wholeText: WholeText | undefined;
-  readonly #what: string;
+  readonly #message: string;
 
   /**
    * Created by ipybox, for callers to catch.
@@ -137,7 +137,7 @@ export class KernelDiedError extends ProcessError implements PartialResult {
     options?: ErrorOptions,
   ) {
     super(message, evidence, options);
-    this.#what = message;
+    this.#message = message;
     this.text = partial.text;
     this.images = partial.images;
     this.html = partial.html;
@@ -152,7 +152,7 @@ export class KernelDiedError extends ProcessError implements PartialResult {
    * @returns A new error.
    */
   with(partial: PartialResult): KernelDiedError {
-    return new KernelDiedError(this.#what, this, partial, { cause: this.cause });
+    return new KernelDiedError(this.#message, this, partial, { cause: this.cause });
   }
 }
 

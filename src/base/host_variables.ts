@@ -7,7 +7,7 @@ export const PROXY_VARIABLES: readonly string[] = [
 ]
   .flatMap((name) => [name, name.toLowerCase()]);
 
-/** The variables for the encoding, and for how programs sort, write numbers and speak. */
+/** The variables for the encoding, sort order, number formats and language of programs. */
 export const LOCALE_VARIABLES: readonly string[] = [
   "LANG",
   ..."LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_MONETARY LC_NUMERIC LC_TIME".split(" "),

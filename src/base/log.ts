@@ -65,7 +65,7 @@ export function printable(text: string): string {
 const UNPRINTABLE =
   /(?![\n\t])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0]/gu;
 
-/** Indents continuation lines, also wrapped ones, so that no text can pass for another message. */
+/** Indents continuation lines, including wrapped ones, so that no text can pass for another message. */
 function onTerminal(message: string): string {
   const indented = printable(message).replaceAll(/\n(?! {2})/g, "\n  ");
   if (!Deno.stderr.isTerminal()) return indented;

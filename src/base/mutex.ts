@@ -32,7 +32,7 @@ export class Semaphore {
     return this.#lend(wanted);
   }
 
-  /** The shares to lend for a count. One that is no number would make all others free. */
+  /** The shares to lend for a count. `NaN` would make all shares free. */
   #least(count: number): number {
     if (!(count >= 0)) throw new RangeError(`Cannot lend ${count} shares`);
     return Math.min(count, this.#total);

@@ -24,7 +24,7 @@ export function hostEnv(name: string): string | undefined {
   return isGranted({ name: "env", variable: name }) ? Deno.env.get(name) : undefined;
 }
 
-/** Those of some variables that are set, as far as Deno's permissions allow reading them. */
+/** The values of those variables that are set and that Deno's permissions allow reading. */
 export function hostEnvs(names: readonly string[]): Record<string, string> {
   return Object.fromEntries(names.flatMap((name) => {
     const value = hostEnv(name);

@@ -4,19 +4,19 @@ import { pause, settledWithin } from "./signals.ts";
 
 /** Options of {@linkcode ReadyPool}. */
 export interface ReadyPoolOptions<Item> {
-  /** How many are kept ready. */
+  /** How many items to keep ready. */
   readonly size: number;
-  /** Starts one. The signal aborts when the pool is disposed of. */
+  /** Starts an item. The signal aborts when the pool is disposed of. */
   readonly start: (signal: AbortSignal) => Promise<Item>;
-  /** Whether one that was ready still is. */
+  /** Whether a ready item is still usable. */
   readonly isFit: (item: Item) => Promise<boolean>;
-  /** Receives failures to start or end one. */
+  /** Receives failures to start or end an item. */
   readonly log: Logger;
 }
 
 /** The pause before the next start: an item that was just handed out has the machine to itself. */
 const HEAD_START_MS = 500;
-/** How often those that wait are looked at. */
+/** How often ready items are checked. */
 const CHECK_MS = 30_000;
 
 /** Keeps items ready that are slow to start. The caller that takes one owns it. */
@@ -28,21 +28,21 @@ export class ReadyPool<Item extends AsyncDisposable> implements AsyncDisposable 
   readonly #ready: Item[] = [];
   readonly #endings = new Set<Promise<void>>();
   readonly #takings = new Set<Promise<Item | undefined>>();
-  /** The one that is being started, until somebody waits for it. */
+  /** The item that is being started, until a caller waits for it. */
   #starting: Promise<Item> | undefined;
-  /** When one was handed out last. */
+  /** When an item was last handed out. */
   #takenAt = -Infinity;
-  /** Whether the last start failed. Another one is tried when somebody asks. */
+  /** Whether the last start failed. The next call of `take` causes another one. */
   #hasFailed = false;
   #woken = Promise.withResolvers<void>();
   #keeping: Promise<void> = Promise.resolve();
 
-  /** @param options What is kept ready. */
+  /** @param options The items to keep ready. */
   constructor(options: ReadyPoolOptions<Item>) {
     this.#options = options;
   }
 
-  /** Starts those that are missing, one after the other. */
+  /** Starts the missing items, one after the other. */
   async fill(): Promise<void> {
     const { size, start } = this.#options;
     while (this.#ready.length < size) {
@@ -50,7 +50,7 @@ export class ReadyPool<Item extends AsyncDisposable> implements AsyncDisposable 
       const starting = this.#starting = start(this.closed);
       try {
         const item = await starting;
-        if (this.#starting === starting) this.#ready.push(item); // else somebody has it
+        if (this.#starting === starting) this.#ready.push(item); // otherwise, a caller has it
       } finally {
         if (this.#starting === starting) this.#starting = undefined;
       }
@@ -62,7 +62,7 @@ export class ReadyPool<Item extends AsyncDisposable> implements AsyncDisposable 
     this.#keeping = this.#keep();
   }
 
-  /** Hands one out, if there is one; `waits` also for one that is being started. */
+  /** Hands out a ready item, if any; with `waits`, also the one that is being started. */
   async take({ waits }: { readonly waits: boolean }): Promise<Item | undefined> {
     const taking = this.#take(waits);
     this.#takings.add(taking);
@@ -118,7 +118,7 @@ export class ReadyPool<Item extends AsyncDisposable> implements AsyncDisposable 
     }
   }
 
-  /** Ends those that nobody should get any more. */
+  /** Ends items that are no longer usable. */
   async #check(): Promise<void> {
     for (const item of [...this.#ready]) {
       if (await this.#isFit(item)) continue;
@@ -133,14 +133,14 @@ export class ReadyPool<Item extends AsyncDisposable> implements AsyncDisposable 
     try {
       return await this.#options.isFit(item);
     } catch (error) {
-      this.#options.log.debug(`Cannot tell whether what was kept ready still is: ${error}`);
+      this.#options.log.debug(`Cannot check whether an item kept ready is still usable: ${error}`);
       return false;
     }
   }
 
   #end(item: Item): void {
     const ending = Promise.resolve(item[Symbol.asyncDispose]()).catch((error: unknown) => {
-      this.#options.log.error(`What was kept ready did not end cleanly: ${error}`);
+      this.#options.log.error(`An item kept ready did not end cleanly: ${error}`);
     }).then(() => void this.#endings.delete(ending));
     this.#endings.add(ending);
   }

@@ -31,7 +31,7 @@ export function onAbort(signal: AbortSignal | undefined, act: () => void): Dispo
 /** A longer timer, such as `Infinity`, would fire immediately. */
 export const LONGEST_TIMER_MS: number = 2 ** 31 - 1;
 
-/** Waits for a promise for a limited time; whether it settled. */
+/** Waits for a promise for a limited time. Resolves to whether it settled. */
 export async function settledWithin(promise: PromiseLike<unknown>, ms: number): Promise<boolean> {
   const timeout = Promise.withResolvers<boolean>();
   const timer = setTimeout(() => timeout.resolve(false), Math.min(ms, LONGEST_TIMER_MS));

@@ -33,7 +33,7 @@ interface Session {
   readonly publish: (files: ChangedFile[]) => Promise<ChangedFile[]>;
 }
 
-/** A cell that was checked and runs or is about to. */
+/** A cell that was checked, and runs or is about to run. */
 interface Pending {
   inspection?: Inspection;
   /** Whether the checker knows it. */

@@ -30,7 +30,7 @@ const LOOK = {
   keywords: [{ range: [1, 0, 1, 17], given: [["titel", []]] }],
 };
 
-/** A checker of cells beside which a program runs in the place of ty. */
+/** A checker of cells with a program in place of ty. */
 class Bench implements AsyncDisposable {
   readonly checker: CodeChecker;
   readonly started: ManagedProcess[] = [];

@@ -24,7 +24,7 @@ const range = z.tuple([line, column, line, column]).transform(
   ([line, column, endLine, endColumn]): CellRange => ({ line, column, endLine, endColumn }),
 );
 
-/** Servers and modules become paths, so only plain names are taken. */
+/** Servers and modules become paths, so only plain names are accepted. */
 const tools = z.array(z.tuple([name, name])).max(100).transform((tools) =>
   tools.filter(([server, module]) => PLAIN.test(server) && (module === "" || PLAIN.test(module)))
 );

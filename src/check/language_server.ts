@@ -34,7 +34,7 @@ const MAX_VALUES = 200_000;
 /** Nobody fixes more at a time, and each is compared with the whole cell. */
 const MAX_DIAGNOSTICS = 100;
 const MAX_TEXT = 4000;
-/** Cells are small, so more than this is waiting only for a server that does not read. */
+/** Cells are small: more than this waits only if the server does not read. */
 const MAX_UNREAD = 4 << 20;
 
 /** Comments in code must not keep it from being checked. */

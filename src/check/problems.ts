@@ -26,7 +26,7 @@ export interface Findings {
   readonly possible: readonly CodeProblem[];
 }
 
-/** The problems of names that nothing has set. Calls can set names, but none that looks misspelt. */
+/** The problems of undefined names. Calls may define names, but not those that look misspelt. */
 export function undefinedNames({ undefined: names, guarded }: Inspection): Findings {
   const certain: CodeProblem[] = [];
   const possible: CodeProblem[] = [];
@@ -170,9 +170,9 @@ class Reader {
     const missing = [...match?.[1]?.matchAll(/`(\w+)`/g) ?? []]
       .flatMap(([, name = ""]) => given?.has(called?.fields.get(name)?.wire ?? "") ? [] : [name]);
     if (called === undefined || missing.length === 0) return undefined;
-    const what = missing.length === 1 ? "a required argument" : "required arguments";
+    const expected = missing.length === 1 ? "a required argument" : "required arguments";
     const names = missing.map((name) => `'${name}'`).join(", ");
-    return certain(diagnostic, "TypeError", `${called.text} is missing ${what}: ${names}`);
+    return certain(diagnostic, "TypeError", `${called.text} is missing ${expected}: ${names}`);
   }
 
   #wrongType(diagnostic: Diagnostic): Verdict | undefined {
@@ -183,13 +183,13 @@ class Reader {
     if (called === undefined || shown === "") return undefined;
     const line = this.#lines[diagnostic.line] ?? "";
     const name = /^(\w+)\s*=(?!=)/.exec(line.slice(diagnostic.column))?.[1];
-    const what = name === undefined ? "an argument" : `argument '${name}'`;
+    const given = name === undefined ? "an argument" : `argument '${name}'`;
     // The checker abbreviates long types.
     const expected = called.fields.get(name ?? "")?.type ?? shown;
     const wanted = this.#parsed(expected);
     const evalue = name === undefined && called.isTool
       ? `${positional(called)}, not ${readable(found)}`
-      : `${called.text}: ${what} takes ${readable(withoutNone(expected))}, not ${readable(found)}`;
+      : `${called.text}: ${given} takes ${readable(withoutNone(expected))}, not ${readable(found)}`;
     const problem = problemAt(diagnostic, "TypeError", evalue);
     const items = this.#callAround(diagnostic)?.given.get(name ?? "") ?? [];
     // A list may be empty whatever its type, but the literals in a list display are there.
@@ -486,7 +486,7 @@ function excludes(wanted: Types, given: Types): boolean {
   );
 }
 
-/** Whether dictionaries for objects make up all that the checker has against a value. */
+/** Whether dictionaries that stand for objects are the checker's only objection to a value. */
 function includes(wanted: Types, given: Types): boolean {
   return given.every((one) => one !== undefined && wanted.some((want) => fits(want, one)));
 }

@@ -10,7 +10,7 @@ export interface NamedTool {
   readonly module: string;
 }
 
-/** How many of the tools that code names people are shown, and how many characters of each. */
+/** How many of the tools that code names are shown to people, and how many characters of each. */
 const MAX_NAMES = 20;
 const MAX_NAME = 100;
 

@@ -104,7 +104,7 @@ export class StubTree {
     return names.sort();
   }
 
-  /** Identifies the files that stubs are made from; `undefined` if there are none. */
+  /** Identifies the files that stubs are made from; `undefined` without them. */
   async #versionOf(server: string): Promise<string | undefined> {
     const versions = await Promise.all(["schema.json", "observed.json"].map(async (name) => {
       const info = await ifPresent(Deno.lstat(join(this.#mcptools, server, name)));

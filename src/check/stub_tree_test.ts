@@ -53,7 +53,7 @@ Deno.test("StubTree forgets the tools whose stubs it makes again", async () => {
   assertEquals(tree.tool(1)?.tool, "list");
 });
 
-/** A tree, and what gives its one server other tools. */
+/** A tree, and a function that changes the tools of its only server. */
 async function treeOf(folder: string) {
   const server = join(folder, "mcptools", "gh");
   await Deno.mkdir(server, { recursive: true });

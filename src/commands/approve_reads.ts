@@ -1,4 +1,4 @@
-/** `--approve reads`: allows tools that only read, as their servers said when they were registered. */
+/** `--approve reads`: allows tools that only read, as their servers claimed at registration. */
 import { readPackage } from "../apigen/package.ts";
 import { type ApprovalPolicy, approvalPolicy } from "../approval/policy.ts";
 import type { ApprovalCall } from "../approval/request.ts";
@@ -38,7 +38,7 @@ export async function allowingReads(
   const without = policy ?? approvalPolicy({});
   const source = { name: "--approve reads", document };
   const withReads = joinPolicies([...policy?.sources ?? [], source], { workspace }) ?? without;
-  /** Whether it is the server that was registered, and its tool still only reads, as it says. */
+  /** Whether the server is the registered one and still claims that its tool only reads. */
   const isUnchanged = ({ serverName, server, annotations }: ApprovalCall) =>
     server !== undefined && launches.get(serverName) === server.launch &&
     annotations?.readOnlyHint === true;

@@ -10,7 +10,7 @@ import { sealObject } from "../json/exact.ts";
 import { launchText } from "../servers/fingerprint.ts";
 import { allowingReads } from "./approve_reads.ts";
 
-/** A workspace with the registered server `raw`, whose `echo` only reads, as it says. */
+/** A workspace with the registered server `raw`, whose `echo` claims to be read-only. */
 async function workspaceWithRaw(): Promise<TempFolder> {
   const folder = await TempFolder.create();
   const { command, args = [] } = rawServer();

@@ -20,8 +20,8 @@ export const command: Command = {
   notes: [
     "Prints the code's output since it began, follows it, and asks you its questions.",
     "Without ID, attaches to your only detached session. Tool calls of a session wait",
-    "while no program is attached. sys.exit(N) in the code sets the exit code. Code",
-    "that has ended gives its result again.",
+    "while no program is attached. sys.exit(N) in the code sets the exit code. If the",
+    "code has already ended, its result is printed again.",
     "",
     "Ctrl-C leaves the session running. If another program is attached, it is",
     "detached.",

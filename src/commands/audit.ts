@@ -92,13 +92,13 @@ async function verify(workspace: string, io: CommandIo, json: boolean): Promise<
 /** How many calls without an outcome are remembered. */
 const MAX_OPEN = 10_000;
 
-/** A row of the output: a line of the log, and for a call the line that says how it ended. */
+/** A row of the output: a line of the log and, for a call, the line with its outcome. */
 interface Row {
   readonly fields: Fields;
   end: Fields;
 }
 
-/** Takes a line of the log; gives the row that it begins, and the one that it completes. */
+/** Returns the row that a line of the log begins, and the one that it completes. */
 type RowMaker = (fields: Fields) => { readonly begun?: Row; readonly ended?: Row | undefined };
 
 function lineRows(fields: Fields): ReturnType<RowMaker> {
@@ -130,8 +130,8 @@ function timeOf({ fields }: Row): number {
 
 /** A row's text, which is not trusted: executed code chose parts of it. */
 function callText(row: Row): string {
-  const what = row.fields.id === undefined ? incident(row.fields) : describe(row);
-  return `${LOCAL_TIME.format(timeOf(row))}  ${visibleCode(what)}`;
+  const text = row.fields.id === undefined ? incident(row.fields) : describe(row);
+  return `${LOCAL_TIME.format(timeOf(row))}  ${visibleCode(text)}`;
 }
 
 function describe({ fields, end: { status, durationMs } }: Row): string {
@@ -144,12 +144,12 @@ function describe({ fields, end: { status, durationMs } }: Row): string {
     ? `  ${duration(durationMs - waited)}`
     : "";
   const after = by === "approver" ? ` after ${duration(waited)}` : "";
-  const who = by === undefined
+  const decider = by === undefined
     ? ""
     : `  (${by}${after}${reason === undefined ? "" : `: ${reason}`})`;
   const state = decision === "deny" && !isQuestion ? "refused" : status ?? "no end";
   const name = callName({ serverName: String(server), toolName: String(tool) });
-  return `${String(state).padEnd(STATE_WIDTH)}  ${name}(${short})${took}${who}`;
+  return `${String(state).padEnd(STATE_WIDTH)}  ${name}(${short})${took}${decider}`;
 }
 
 const STATE_WIDTH = "approved".length;
@@ -158,7 +158,7 @@ function duration(ms: number): string {
   return ms < 1000 ? `${Math.max(Math.round(ms), 0)} ms` : `${(ms / 1000).toFixed(1)} s`;
 }
 
-/** Swedes write times as ISO 8601 has them. */
+/** The Swedish format is like ISO 8601. */
 const LOCAL_TIME = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "medium" });
 
 /** Describes a line about the log itself. */

@@ -38,7 +38,7 @@ export const command: Command = {
 
 interface Leftover {
   readonly path: string;
-  readonly what: string;
+  readonly content: string;
   readonly bytes: number;
 }
 
@@ -64,18 +64,18 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   for (const parent of await ownRunFolders()) {
     await forEachAbandoned(parent, async (path) => {
       await take(
-        { path, what: "temporary files of a process that has ended" },
+        { path, content: "temporary files of a process that has ended" },
         () => removeHeld(path),
       );
     });
   }
   const before = Date.now() - days * DAY_MS;
   const live = await forEachOldSession(workspace, { before }, async (path) => {
-    await take({ path, what: "a session's folder" }, () => removeSession(path));
+    await take({ path, content: "a session's folder" }, () => removeSession(path));
   });
   if (live > 0) io.err(`Kept ${live} ${live === 1 ? "session" : "sessions"} in use`);
   const takeOf = (kind: string, { path, workspace }: Abandoned, remove = discardAbandoned) =>
-    take({ path, what: `${kind} of ${workspace}, which no longer exists` }, () => remove(path));
+    take({ path, content: `${kind} of ${workspace}, which no longer exists` }, () => remove(path));
   for (const each of await PackageFolder.abandoned()) {
     await takeOf("packages", each, PackageFolder.discard);
   }
@@ -86,16 +86,16 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   }
   const common = PackageFolder.commonFolder();
   if (parsed.has("data") && await isPlainFolder(common)) {
-    const what = "packages of all workspaces";
-    await take({ path: common, what }, () => PackageFolder.removeCommon());
+    const content = "packages of all workspaces";
+    await take({ path: common, content }, () => PackageFolder.removeCommon());
   }
   report(found, parsed.has("dry-run"), io);
   return failed ? EXIT.failed : EXIT.ok;
 }
 
 function report(found: readonly Leftover[], dryRun: boolean, io: CommandIo): void {
-  const rows = found.map(({ path, what, bytes }) =>
-    [formatBytes(bytes), `${printable(path)}  (${printable(what)})`] as const
+  const rows = found.map(({ path, content, bytes }) =>
+    [formatBytes(bytes), `${printable(path)}  (${printable(content)})`] as const
   );
   io.out(table(rows).map((line) => `${line.slice(2)}\n`).join(""));
   const bytes = formatBytes(found.reduce((sum, leftover) => sum + leftover.bytes, 0));

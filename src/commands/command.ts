@@ -46,13 +46,13 @@ export interface OptionSpec {
   readonly help: string;
   /** The name of its value in the help. Without it the option is a switch. */
   readonly value?: string;
-  /** Values that it takes, for shell completion: all, or those that are no file. */
+  /** Its values for shell completion: all, or those that are not files. */
   readonly choices?: readonly string[];
   readonly short?: string;
   readonly many?: boolean;
 }
 
-/** A command as the list of all commands has it: it is imported when called. */
+/** An entry in the list of all commands. The command is imported when called. */
 export interface CommandEntry {
   readonly summary: string;
   readonly load: () => Promise<Command>;
@@ -139,7 +139,7 @@ export class ParsedArgs {
     return this.#given.has(name);
   }
 
-  /** Throws if one of these options was given besides another one. */
+  /** Throws if any of the other options was given, too. */
   refuseBeside(name: string, others: readonly string[], fix = ""): void {
     const other = others.find((other) => this.has(other));
     if (other === undefined) return;
@@ -195,7 +195,7 @@ export function parseCommandLine(
   const { tokens } = parseArgs({
     args: own,
     options: Object.fromEntries(specs),
-    strict: false, // its errors say less
+    strict: false, // its errors are less helpful
     tokens: true,
   });
   const positional: string[] = [];
@@ -210,7 +210,7 @@ export function parseCommandLine(
       given.set(token.name, [...before, ...valueOf(token, spec, before.length > 0)]);
     } else if (token.kind === "positional") {
       if (positional.push(token.value) <= max) continue;
-      // Before the options after it, which may be those of a command without its `--`.
+      // Before checking later options, which may belong to a command without its `--`.
       const message = `Unexpected argument "${token.value}"`;
       if (command.rest === undefined || separator !== -1) throw new UsageError(message);
       const line = ["ipybox", name, ...own.slice(0, token.index), "--", ...own.slice(token.index)];
@@ -251,7 +251,7 @@ function valueOf(
   return [value];
 }
 
-/** Says that there is no such option, and which of the known ones may be meant. */
+/** Creates the error for an unknown option, which suggests a known one that may be meant. */
 export function unknownOption(argument: string, known: readonly string[]): UsageError {
   const option = argument.split("=")[0] ?? "";
   const near = [...known, "help"].find((name) => isMisspelt(option, [name]));
@@ -320,7 +320,7 @@ export function printTable(rows: readonly (readonly [string, string])[], io: Com
 /** The fewest columns that text is wrapped to. */
 const LEAST_TEXT = 30;
 
-/** Wraps text into lines between words. All have its indentation, without which code is other code. */
+/** Wraps text between words. All lines keep its indentation, which has a meaning in code. */
 export function wrap(text: string, width: number): string[] {
   const [indent = ""] = /^ */.exec(text) ?? [];
   const [first = "", ...words] = text.slice(indent.length).split(" ");

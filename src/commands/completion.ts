@@ -15,8 +15,8 @@ export interface Completions {
 }
 
 /**
- * The scripts ask ipybox itself, at each Tab. It prints what kind of paths can come next, and then a word
- * on each line.
+ * The scripts ask ipybox itself at each Tab. It prints the kind of paths that can come next, and then
+ * one word per line.
  */
 const SCRIPTS: Readonly<Record<string, string>> = {
   bash: `# Completes ipybox's command line in bash, from 3.2 on: eval "$(ipybox completion bash)"
@@ -93,7 +93,7 @@ export function completionOf(
       const script = Object.hasOwn(SCRIPTS, shell) ? SCRIPTS[shell] : undefined;
       if (script === undefined) {
         const names = Object.keys(SCRIPTS).join(", ");
-        throw new UsageError(`No completion for "${shell}": there is one for ${names}`);
+        throw new UsageError(`No completion for "${shell}": use one of ${names}`);
       }
       io.out(script);
       return EXIT.ok;
@@ -129,7 +129,7 @@ export async function completionsOf(
   return wordsFrom(last, args.length === 0 ? actions : [], paths);
 }
 
-/** Words of which none has its option's value after an equals sign, which bash makes a word of its own. */
+/** Splits `--option=value` into two words and drops the equals sign, a separate word in bash. */
 function withoutEquals(typed: readonly string[]): string[] {
   const words = typed.flatMap((word) => {
     const [, option, value] = /^(--[^=]+)=(.*)$/s.exec(word) ?? [];
@@ -162,7 +162,7 @@ function optionAt(
     .find(([name, { short }]) => word === `--${name}` || word === `-${short}`)?.[1];
 }
 
-/** Whether an option's value is a path, by its name in the help. */
+/** The kind of path that an option takes, judging by its value's name in the help. */
 function pathsIn(value: string): Completions["paths"] {
   if (/\b(?:FILE|PATH)\b/.test(value)) return "files";
   return /\bDIR\b/.test(value) ? "folders" : "none";

@@ -196,13 +196,13 @@ async function pythonRows(options: { python?: string | undefined }): Promise<Pre
   ];
 }
 
-/** The parts that all workspaces share. Kernels need none of them. */
+/** The packages that all workspaces share. Kernels work without them. */
 async function dataRow(python: PythonEnvironment): Promise<Prerequisite[]> {
   if (!python.managed) return [];
   const found = await listPackages(await PackageFolder.common(python));
   const names = found.filter(({ requested }) => requested).map(({ name }) => name);
   const detail = names.length === 0
-    ? "not installed: `ipybox setup --data` does so once for all workspaces"
+    ? "not installed: `ipybox setup --data` installs them for all workspaces"
     : names.join(", ");
   return [present("data packages", detail)];
 }

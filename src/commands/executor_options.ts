@@ -142,7 +142,7 @@ interface CommandApproval {
   readonly tools: ApprovalMode;
   readonly resources: ApprovalMode;
   readonly shell: ApprovalMode;
-  /** The policy that counts instead, if there is one. */
+  /** The policy that counts instead, if any. */
   readonly policy?: ApprovalPolicy;
 }
 
@@ -191,7 +191,7 @@ export async function placementOf(
   return where === undefined ? undefined : await placementAt(where, workspace, parsed);
 }
 
-/** The placement of a line in a token file in a folder. */
+/** The placement that a line of a token file names. Its path is relative to the file's folder. */
 export async function tokenPlacement(
   parsed: ParsedArgs,
   where: string,
@@ -214,7 +214,7 @@ async function placementAt(
   );
 }
 
-/** Whether each session has its own place there, with which clients can exchange files. */
+/** Whether each session gets a separate place, and clients can exchange files with it. */
 function isForMany(placement: Placement): boolean {
   return bindsWorkspace(placement) ||
     (placement.type === "kubernetes" && placement.volume === undefined);
@@ -243,7 +243,7 @@ async function readPlacement(
   throw new UsageError(`No file "${where}"`);
 }
 
-/** The kernel's variables: those named `KERNEL_ENV_X`, as `X`, before the workspace's `.env`. */
+/** The kernel's variables: each `KERNEL_ENV_X` as `X`. The environment overrides the `.env`. */
 export async function kernelEnvOf(
   workspace: string,
   log: Logger,

@@ -31,7 +31,7 @@ export async function unacceptedVariables(workspace: string): Promise<WaitingSet
   }];
 }
 
-/** Settings files in the workspace that are named, or were, and do not count as they are. */
+/** Settings files in the workspace that options name, or once named, but that do not count as they are. */
 export async function changedNamedFiles(
   workspace: string,
   parsed: ParsedArgs,
@@ -43,7 +43,7 @@ export async function changedNamedFiles(
   for (const each of [...given, ...names.map((name) => `${workspace}/${name}`)]) {
     const named = await readNamedFile(each, { workspace, what: "settings" })
       .catch((error: unknown) => {
-        if (!(error instanceof ConfigError)) throw error; // whatever uses it reports this
+        if (!(error instanceof ConfigError)) throw error; // reported where the file is used
       });
     if (named?.text === undefined || named.counts || named.place?.workspace !== workspace) continue;
     const { text, former, place: { name: file } } = named;
@@ -65,7 +65,7 @@ export async function changedNamedFiles(
   return [...found.values()];
 }
 
-/** The policies in the workspace that a command reads, or all, as far as they count only in part. */
+/** The policies in the workspace that a command reads, or all, if they count only in part. */
 export async function waitingPolicies(
   workspace: string,
   parsed: ParsedArgs,

@@ -7,7 +7,7 @@ import { visible } from "../approval/call_text.ts";
 import { lineDiff } from "../approval/edits.ts";
 import { wordRows, wrapped } from "../base/terminal.ts";
 
-/** The mark before text of others. */
+/** The mark before foreign text. */
 export const MARK = "  | ";
 
 /** Wraps a text into marked rows. */
@@ -29,7 +29,7 @@ export function foreignText(text: string, columns: number): string {
 /** How many lines around a change are shown. */
 const CONTEXT = 2;
 
-/** Rows of which those far from a change are replaced by their number. */
+/** Replaces the rows far from any change with their number. */
 export function nearChanges<Row extends { readonly change: string | undefined }>(
   rows: readonly Row[],
 ): (Row | number)[] {
@@ -56,13 +56,13 @@ export function changedLines(before: string | undefined, now: string): string[] 
   );
 }
 
-/** A text of others, and what it is in ipybox's words. */
+/** A foreign text, with a heading in ipybox's words. */
 export interface ForeignPart {
   readonly heading: string;
   readonly lines: readonly string[];
 }
 
-/** Formats such texts. */
+/** Formats foreign texts below their headings. */
 export function partRows(parts: readonly ForeignPart[], columns: number): string[] {
   return parts.flatMap(({ heading, lines }) => [
     ...heading === "" ? [] : [`${heading}:`],

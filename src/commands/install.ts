@@ -52,7 +52,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
 /** An installation, which resolves to one line that names the installed packages. */
 export type Installation = (onLine: (line: string) => void) => Promise<string>;
 
-/** Shows the installed packages in one line. At a terminal, it first has the installer's last line. */
+/** Shows the installed packages in one line, preceded at a terminal by the installer's latest output. */
 export async function showInstallation(
   install: Installation,
   { io, verbose }: { readonly io: CommandIo; readonly verbose: boolean },

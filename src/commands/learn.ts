@@ -18,7 +18,7 @@ interface LearnOptions {
   readonly io: CommandIo;
 }
 
-/** Calls a server's read-only tools that declare no results. Each call needs approval as code's. */
+/** Calls a server's read-only tools that declare no results. Each call needs approval, like calls by code. */
 export async function learn(server: string, options: LearnOptions): Promise<number> {
   const { workspace, io } = options;
   const root = mcptoolsOf(workspace);

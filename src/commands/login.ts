@@ -45,7 +45,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const workspace = await workspaceOf(parsed);
   let asked = false;
   const page = loginAt(io);
-  // As for calls of code: a server from a repository needs approval before it is contacted.
+  // As with calls by code, a server from a repository needs approval before it is contacted.
   await using runner = await ToolRunner.start({
     workspace,
     log: io.log,

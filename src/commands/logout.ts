@@ -31,7 +31,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   return EXIT.ok;
 }
 
-/** Ends the login to a server, if there is one. */
+/** Ends the login to a server, if any. */
 export async function endLogin(
   name: string,
   params: HttpServerParams,

@@ -142,7 +142,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     : await projectWorkspace(project);
   const overHttp = parsed.has("http");
   const settings = workspaceSettings(parsed, workspace, io);
-  // On stdio, the session warns of what does not count once its client's user was asked.
+  // On stdio, the session asks its client's user first, and then warns about what does not count.
   const approval = await settings.approval(overHttp ? io.log : silentLogger);
   const kernel = kernelOptions(parsed, io, workspace);
   const name = await sessionNameOf(parsed);
@@ -283,7 +283,7 @@ async function tokensOf(
   return false;
 }
 
-/** Anyone who can read other clients' tokens can impersonate them. */
+/** Refuses a token file that code can read: it could impersonate other clients. */
 async function checkTokenFile(
   parsed: ParsedArgs,
   { workspace, project }: { readonly workspace: string; readonly project: string | undefined },

@@ -8,7 +8,7 @@ import { approvalOf, kernelEnvOf } from "./executor_options.ts";
 
 /** The settings in a workspace that `ipybox mcp` asks its client's user about. */
 interface WorkspaceSettings extends SessionSettings {
-  /** How calls are approved. If there is a policy, it is the one that was read last. */
+  /** How calls are approved. A policy is always the one that was read last. */
   approval(log: Logger): Promise<Pick<McpServerOptions, "approve" | "approveShell" | "policy">>;
 }
 

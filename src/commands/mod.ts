@@ -216,7 +216,7 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
   return EXIT.failed;
 }
 
-/** How to use other folders than those of an error; `HOME` may be `/` in a container. */
+/** The fix for a folder that is not writable; `HOME` may be `/` in a container. */
 function unwritableFix(error: Error): string {
   const isUnusable = isUnwritable(error) || error instanceof Deno.errors.NotADirectory;
   const path = isUnusable ? /'([^']+)'$/.exec(error.message)?.[1] : undefined;

@@ -1,4 +1,4 @@
-/** Jupyter notebooks: the code in them, and those that sessions are saved as. */
+/** Reads the code of Jupyter notebooks, and saves sessions as notebooks. */
 import { z } from "zod";
 import type { Output } from "../kernel/outputs.ts";
 import { messageOf } from "../base/message_of.ts";
@@ -89,7 +89,7 @@ function outputOf(output: Output, count: number): Record<string, unknown> {
   }
 }
 
-/** A bundle as the format allows it: only JSON types have values that are no text. */
+/** A MIME bundle as the format allows it: only JSON types can have values other than text. */
 function textsIn(data: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const allowed = Object.entries(data).filter(([mime, value]) =>
     typeof value === "string" || /[/+]json$/.test(mime)

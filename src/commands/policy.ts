@@ -100,7 +100,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   }
   if (action === "init" || action === "edit") {
     if (parsed.has("file")) {
-      throw new UsageError(`${action} is for the policy of the workspace: it takes no --file`);
+      throw new UsageError(`${action} works on the workspace's policy: it takes no --file`);
     }
     if (action === "init") return await init(workspace, rest[0] ?? "reads", io);
     return await edit(workspace, parsed, io);
@@ -161,8 +161,8 @@ function check(
   return EXIT.ok;
 }
 
-function counted(count: number, what: string): string {
-  return `${count} ${what}${count === 1 ? "" : "s"}`;
+function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
 async function test(

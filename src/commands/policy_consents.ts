@@ -49,7 +49,7 @@ export async function forgetConsents(
 export interface ConsentFinding {
   readonly decision: "allow" | "deny";
   readonly rule: string;
-  /** The server's changes since; the decision counts only without any. */
+  /** The server's changes since; the decision counts only if there were none. */
   readonly changes: readonly string[];
 }
 
@@ -79,9 +79,9 @@ export async function findConsents(
 function line(consent: Consent): string {
   const { id, decision, call, where, reason, since } = consent;
   const name = `${callName({ serverName: consent.server, toolName: consent.tool })}(…)`;
-  const what = visible(where === undefined ? call ?? name : `${name}, ${patternText(where)}`);
+  const subject = visible(where === undefined ? call ?? name : `${name}, ${patternText(where)}`);
   const why = reason === undefined ? "" : `: ${visible(reason)}`;
-  return `${visible(id)}  ${visible(since).slice(0, 10)}  ${decision}  ${what}${why}`;
+  return `${visible(id)}  ${visible(since).slice(0, 10)}  ${decision}  ${subject}${why}`;
 }
 
 function shown({ salt: _salt, bound: _bound, arguments: args, ...consent }: Consent): unknown {

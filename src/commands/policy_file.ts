@@ -23,7 +23,7 @@ import { printable } from "./terminal/columns.ts";
 import { editText } from "./terminal/editor.ts";
 
 const DELETING = `{
-      // By its name: a tool that deletes under another one needs approval.
+      // Matched by name: a tool that deletes under another name needs approval.
       "name": "deleting",
       "effect": "deny",
       "kind": "tool",
@@ -43,7 +43,7 @@ const PRESETS: Readonly<Record<string, (servers: string) => string>> = {
   reads: (servers) =>
     `{
   // Reading is allowed, all else needs approval, and nothing is deleted.
-  // That a tool only reads is a claim of its server. It counts for these servers:
+  // That a tool only reads is a claim of its server, which counts for these servers:
   "trustedServers": ${servers},
   "rules": [
     ${READING},
@@ -53,8 +53,8 @@ const PRESETS: Readonly<Record<string, (servers: string) => string>> = {
 `,
   readonly: (servers) =>
     `{
-  // Reading is allowed, and all else is denied where a server says that a tool does more. What it does
-  // not say needs approval. That a tool only reads is a claim of its server. It counts for these servers:
+  // Reading is allowed. A tool that does more is denied if its server says so, and needs approval if
+  // not. That a tool only reads is a claim of its server, which counts for these servers:
   "trustedServers": ${servers},
   "rules": [
     ${READING},
@@ -71,7 +71,7 @@ const PRESETS: Readonly<Record<string, (servers: string) => string>> = {
 `,
   strict: () =>
     `{
-  // Each call needs approval, also that of a shell command, and nothing is deleted.
+  // Each call and each shell command needs approval, and nothing is deleted.
   "rules": [
     { "name": "everything", "effect": "ask" },
     ${DELETING}
@@ -121,7 +121,7 @@ export async function edit(
     throw new ConfigError(`Not changed: ${path} was changed while you edited it`);
   }
   await writeWorkspacePolicy(workspace, text);
-  // A policy that they have never accepted may have come with a repository: they see it as ipybox reads it.
+  // A policy that was never accepted may have come with a repository: show it as ipybox reads it.
   if (counts) return await accept(workspace, text, io);
   for (const policy of await waitingPolicy(workspace)) {
     requireKept(await askAbout(policy, parsed, io));
@@ -129,7 +129,7 @@ export async function edit(
   return EXIT.ok;
 }
 
-/** Records what the person wrote, or had written. */
+/** Accepts a policy that the person wrote or created. */
 async function accept(workspace: string, text: string, io: CommandIo): Promise<number> {
   const path = printable(join(workspace, WORKSPACE_POLICY));
   for (const warning of warningsOf(new PolicyRules([parsePolicy(path, text)]))) {
@@ -140,7 +140,7 @@ async function accept(workspace: string, text: string, io: CommandIo): Promise<n
   return EXIT.ok;
 }
 
-/** The policy as the person leaves it in the editor, once it is a valid one. */
+/** The policy as edited by the person, once it is valid. */
 async function editedPolicy(before: string, io: CommandIo): Promise<string> {
   for (let draft = before;;) {
     const edited = await io.lend(() => editText(draft, { name: "policy.json", signal: io.signal }));
@@ -160,20 +160,20 @@ async function editedPolicy(before: string, io: CommandIo): Promise<string> {
   }
 }
 
-/** The workspace's policy, or one that is named, if it is in the workspace and counts only in part. */
+/** The workspace's policy, or a named one, if it is in the workspace and counts only in part. */
 export async function waitingPolicy(workspace: string, file?: string): Promise<WaitingSetting[]> {
   const found = await findPolicies({ workspace, file });
   return found.filter(({ file: { place, counts } }) => place?.workspace === workspace && !counts)
     .map(aboutPolicy);
 }
 
-/** The policies in a workspace that were named before, without the workspace's own. */
+/** The policies in a workspace that were named before, except the workspace's own. */
 export async function namedPolicies(workspace: string): Promise<string[]> {
   const { names } = await OwnEntries.open(workspace, "policies");
   return names.filter((name) => name !== WORKSPACE_POLICY).map((name) => join(workspace, name));
 }
 
-/** How a person is asked about a policy of a workspace. */
+/** The question to a person about a policy of a workspace. */
 function aboutPolicy({ source, path, file }: FoundPolicy): WaitingSetting {
   const { text, former, place } = file;
   const name = place?.name ?? WORKSPACE_POLICY;

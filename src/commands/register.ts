@@ -32,7 +32,7 @@ import { isInside } from "../process/trusted_path.ts";
 import { shellWord } from "../base/shell_word.ts";
 import { refuseUnfit } from "../sandbox/workspace.ts";
 
-/** How to log in to a remote server, as far as the server does not say. */
+/** Settings for the login to a remote server that the server does not provide itself. */
 const OAUTH_OPTIONS: Readonly<Record<string, OptionSpec>> = {
   "client-id": { value: "ID", help: "The id of a client registered with the authorization server" },
   "client-secret": { value: "'${VAR}'", help: "The client's secret" },
@@ -231,8 +231,7 @@ export function launchParts(
       lines: [filled, ...(reach === undefined ? [] : [reach])],
     },
     ...(written === filled ? [] : [{
-      heading:
-        "It is written like this, and the workspace's path or its .env fills it in at each start",
+      heading: "As written; the workspace's path or its .env fills in the variables at each start",
       lines: [written],
     }]),
   ];
@@ -369,7 +368,7 @@ function moduleRows(module: string, tool: string, columns: number): string {
   return widthOf(row) <= columns ? row : `  ${module}\n${foreignText(tool, columns).trimEnd()}`;
 }
 
-/** The secret must be a variable: another one would be in the shell's history and in the registry. */
+/** The secret must be a variable: its value would be in the shell's history and in the registry. */
 const VARIABLE = /^\$\{[A-Za-z0-9_]+\}$/;
 
 function oauthOf(parsed: ParsedArgs): OAuthParams | undefined {

@@ -119,7 +119,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   return EXIT.ok;
 }
 
-/** The path of a new notebook. Its folder stays the one from before code ran. */
+/** The path of a new notebook. Its folder is held open, so that code cannot replace it. */
 async function notebookAt(path: string | undefined) {
   if (path === undefined) return undefined;
   if (!isNotebook(path)) {

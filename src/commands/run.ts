@@ -137,8 +137,8 @@ async function scriptOf(
 const MAX_SCRIPT = 2 ** 28;
 
 /**
- * Reads a script or a notebook. Where code can write, no link to it is followed: a link that code made would
- * send it another file of the user's.
+ * Reads a script or a notebook. Follows no links where code can write: with a link, code could get hold of
+ * another file of the user's.
  */
 async function readScript(file: string, workspace: string): Promise<string> {
   const path = await reliablePath(file, { workspace, what: "script" });
@@ -164,7 +164,7 @@ function askOnPage(io: CommandIo, page: ApprovalPage): (request: PersonRequest) 
     await page.decide(request);
     const response = await request.response;
     if ("action" in response && response.action !== "accept") {
-      io.err(`Not answered: ${request}`); // of calls, code learns
+      io.err(`Not answered: ${request}`); // the code itself reports calls
     }
   };
 }

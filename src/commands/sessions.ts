@@ -84,7 +84,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
 
 type Described = ReturnType<typeof describe>;
 
-/** Describes sessions without a program whose calls wait, so that nobody can decide them. */
+/** Describes sessions whose calls wait, but without a program through which they can be decided. */
 export async function linesOfAlone(
   isMeant: (session: { readonly workspace: string }) => boolean,
   io: CommandIo,
@@ -98,7 +98,7 @@ export async function linesOfAlone(
     .map((session) => `Session ${session.id} is ${lineOf(session)}`);
 }
 
-/** The only session without a program, for a command that names none. */
+/** The only session without a program, for a command that does not name a session. */
 export async function onlyDetached(io: CommandIo): Promise<string> {
   const listed = (await listSessions()).filter(({ record }) => !isOfClient(record));
   const [only, ...others] = listed.filter(({ status }) => status?.attached === false);
@@ -143,7 +143,7 @@ function describe(session: ListedSession, waiting: readonly WaitingCall[]) {
     startedAt: record && new Date(record.startedAt).toISOString(),
     detachedSeconds: status?.aloneMs == null ? undefined : Math.round(status.aloneMs / 1000),
     error: error instanceof Error ? error.message : undefined,
-    wentOn: wentOn(session), // so that more calls may wait
+    wentOn: wentOn(session), // more calls may wait
     isOfClient: isOfClient(record),
     waiting: waiting.map(({ serverName, toolName, since }) => ({
       call: serverName === "" ? toolName : `${serverName}.${toolName}`,
@@ -170,7 +170,7 @@ async function waitingIn(
 const MAX_WAITING = 3;
 const MAX_SHOWN = 100;
 
-/** Facts about a session, with at most so many waiting calls. */
+/** Facts about a session, with at most `most` waiting calls. */
 function factsOf(session: Described, most: number): [label: string, text: string][] {
   const { name, workspace, where, startedAt, state, error, wentOn, waiting } = session;
   const isWaiting = waiting.length > 0;
@@ -196,7 +196,7 @@ function rowsOf(session: Described): [string, string][] {
   return [["session", session.id], ...factsOf(session, MAX_SHOWN)];
 }
 
-/** The words before facts that a line gives in place of their labels. */
+/** The words that replace the labels of facts on one line. */
 const LEADS: Readonly<Record<string, string>> = {
   name: "named ",
   workspace: "in ",

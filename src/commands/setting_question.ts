@@ -3,7 +3,7 @@ import { terminalSize } from "../base/terminal.ts";
 import { agrees, type CommandIo, type ParsedArgs } from "./command.ts";
 import { type ForeignPart, partRows } from "./foreign_rows.ts";
 
-/** A setting in a workspace that does not count yet, and how a person is asked about it. */
+/** A setting in a workspace that does not count yet, and the question to a person about it. */
 export interface WaitingSetting {
   /** The name of the record of its refusal. */
   readonly name: string;
@@ -14,16 +14,16 @@ export interface WaitingSetting {
   /** Why nobody can be asked about it. */
   readonly problem?: ConfigError;
   readonly title?: string;
-  /** What would count then, or has changed. */
+  /** What would count, or has changed. */
   readonly parts: readonly ForeignPart[];
-  /** What is to be known about it, in ipybox's words. */
+  /** Warnings about it, in ipybox's words. */
   readonly warnings?: readonly string[];
-  /** What must not have left the screen when a person is asked. */
+  /** Lines that must still be on the screen when a person is asked. */
   readonly widest?: readonly string[];
   readonly question: string;
   readonly accepted: string;
   readonly refused: string;
-  /** Whether that could be recorded. */
+  /** Accepts it. Resolves to whether that could be recorded. */
   accept(): Promise<boolean>;
 }
 
@@ -33,7 +33,7 @@ export class RefusedError extends ConfigError {}
 /** Rows on the screen besides the widest part of a setting. */
 const MARGIN_ROWS = 4;
 
-/** Shows a setting, asks about it unless `--yes` accepts it, and records that; whether other processes see it. */
+/** Shows a setting and has it accepted, by `--yes` or a person. Whether other processes see that. */
 export async function askAbout(
   setting: WaitingSetting,
   parsed: ParsedArgs,

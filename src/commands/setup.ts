@@ -51,9 +51,9 @@ export const command: Command = {
     "can run it again at any time.",
     "",
     `--data installs ${DATA_PACKAGES.slice(0, 6).join(", ")},`,
-    `${DATA_PACKAGES.slice(6).join(", ")} and what they need, in their newest`,
-    "versions. Code of all workspaces can import but not change them. Packages that",
-    "`ipybox install` installs in a workspace take precedence there.",
+    `${DATA_PACKAGES.slice(6).join(", ")} and their dependencies, in their`,
+    "newest versions. Code of all workspaces can import but not change them. Packages",
+    "that `ipybox install` installs in a workspace take precedence there.",
     "",
     "Example:",
     "",
@@ -91,7 +91,7 @@ export interface SetUpOptions {
   /** The user's own Python to check, instead of building the managed environment. */
   python?: string;
   rebuild?: boolean;
-  /** Shows how the packages for data are installed; without it, they are not. */
+  /** Shows the installation of the data packages; without it, they are not installed. */
   data?: ((install: Installation) => Promise<void>) | undefined;
   /** Whether to install the sandbox's prerequisites; by default yes. */
   sandbox?: boolean;
@@ -99,7 +99,7 @@ export interface SetUpOptions {
   recipe?: EnvironmentRecipe;
   /** Called with each line of progress; never, if there is nothing to install. */
   onProgress?: (line: string) => void;
-  /** Stops it, and removes incomplete results. */
+  /** Stops the setup, and removes incomplete results. */
   signal?: AbortSignal;
 }
 
@@ -151,7 +151,7 @@ export async function setUp(options: SetUpOptions = {}): Promise<SetUpResult> {
   return { python: ready, installed };
 }
 
-/** Whether the packages for data are there. It is an error if the Python is one that cannot have them. */
+/** Whether the data packages are installed. Throws if the Python cannot have them. */
 async function hasData(
   python: PythonEnvironment | undefined,
   { rebuild = false }: SetUpOptions,
@@ -168,7 +168,7 @@ async function hasData(
   return DATA_PACKAGES.every((name) => names.has(name));
 }
 
-/** The Python that already exists. It is an error if a named one is unusable. */
+/** The Python that already exists. Throws if a named one is unusable. */
 async function presentPython(options: SetUpOptions): Promise<PythonEnvironment | undefined> {
   const named = options.python ??
     (options.recipe === undefined ? Deno.env.get("IPYBOX_PYTHON") || undefined : undefined);

@@ -48,7 +48,7 @@ export function requireServerName(name: string): void {
   }
 }
 
-/** Says that there is no such server, and which may be meant. */
+/** Creates the error for an unknown server, which suggests a known one that may be meant. */
 export function unknownServer(name: string, registered: readonly string[]): UsageError {
   if (registered.length === 0) return new UsageError("No servers are registered yet");
   const [near] = nearestNames(name, registered, 1);

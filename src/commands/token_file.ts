@@ -49,7 +49,7 @@ async function settingsOf(
           "and none in them; other tokens have their own lines",
       );
     }
-    if (given.has(name)) throw new UsageError(`${name} is there twice: keep one`);
+    if (given.has(name)) throw new UsageError(`${name} is given twice: keep one`);
     given.set(name, value);
   }
   const sessions = given.get("sessions");

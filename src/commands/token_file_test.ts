@@ -41,7 +41,7 @@ Deno.test("A line that is wrong is named, and no token", async () => {
       [`${BOB} sessions=`, only],
       [`${BOB} sessions=0`, 'sessions takes a whole number above 0: received "0"'],
       [`${BOB} sessions=1.5`, 'received "1.5"'],
-      [`${BOB} sessions=2 sessions=3`, "sessions is there twice"],
+      [`${BOB} sessions=2 sessions=3`, "sessions is given twice"],
       [`${BOB} placement=b.json`, "no such placement"],
       [`${ALICE} sessions=2`, "twice: keep one"],
     ] as const

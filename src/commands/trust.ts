@@ -55,8 +55,8 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
 }
 
 /**
- * Shows and asks about all that does not count yet; with `again`, also about what the person has refused. A
- * setting that is refused counts as before.
+ * Shows and asks about all settings that do not count yet; with `again`, also about those that the person
+ * has refused. A refused setting counts as before.
  */
 export async function review(
   workspace: string,
@@ -87,7 +87,7 @@ export async function review(
       io.err(`ipybox: ${printable(error.message)}`);
     }
   };
-  const finders = [ // in this order: variables say what servers run
+  const finders = [ // in this order: variables determine what servers run
     () => unacceptedVariables(workspace),
     () => servers(workspace, io),
     () => changedNamedFiles(workspace, parsed),
@@ -122,8 +122,8 @@ async function list(io: CommandIo): Promise<number> {
       ["variables", names(variables)],
       ["policy", names(policies)],
     ] as const;
-    const shown = rows.flatMap(([what, found]) =>
-      found.length === 0 ? [] : [`  ${what}: ${printable(found.sort().join(", "))}\n`]
+    const shown = rows.flatMap(([kind, found]) =>
+      found.length === 0 ? [] : [`  ${kind}: ${printable(found.sort().join(", "))}\n`]
     );
     const gone = await isThere(workspace) ? "" : " (gone)";
     if (shown.length > 0) io.out(`${printable(workspace)}${gone}\n${shown.join("")}`);
@@ -131,7 +131,7 @@ async function list(io: CommandIo): Promise<number> {
   return EXIT.ok;
 }
 
-/** Accepts nothing in a folder any more, which need not exist. */
+/** Revokes all acceptances in a folder, which need not exist. */
 async function revoke(folder: string, io: CommandIo): Promise<number> {
   for (const kind of ["registrations", "settings", "policies", "variables"] as const) {
     const own = await OwnEntries.open(folder, kind);
@@ -157,7 +157,7 @@ async function servers(workspace: string, io: CommandIo): Promise<WaitingSetting
     try {
       const evidence = await startEvidence(name, params, { workspace, isOwn, log: io.log });
       if (isOwn && registry.isUnchanged(name, evidence)) continue;
-      const what = isOwn
+      const reason = isOwn
         ? "its files in the workspace, or its sandbox settings, have changed since you registered it"
         : "you have not registered it";
       const change = registry.changeOf(name, params, evidence);
@@ -165,7 +165,7 @@ async function servers(workspace: string, io: CommandIo): Promise<WaitingSetting
       found.push({
         ...setting,
         value: [params, evidence],
-        title: `MCP server "${name}": ${what}`,
+        title: `MCP server "${name}": ${reason}`,
         parts: [
           ...launchParts([name, params], evidence, workspace),
           ...change ? [{ heading, lines: changedLines(change.before, change.now) }] : [],
@@ -174,7 +174,7 @@ async function servers(workspace: string, io: CommandIo): Promise<WaitingSetting
       });
     } catch (problem) {
       if (!(problem instanceof ConfigError)) throw problem;
-      // It is unknown what it would start: its own variables are not set.
+      // Its variables are not set, so what it would start is unknown.
       const accept = () => Promise.resolve(false);
       if (!isOwn) found.push({ ...setting, value: problem.message, problem, parts: [], accept });
     }

@@ -97,7 +97,7 @@ export class ArtifactFolder {
     return new Error(`Cannot write to ${this.#path}: it was replaced in the meantime`, { cause });
   }
 
-  /** Looks at each folder of a path, and follows none: code's links can lead through thousands. */
+  /** Checks each folder of a path without following links: code's can lead through thousands of them. */
   #requireNoLink(path: string): void {
     const link = foldersOf(path).find((folder) => mayRead(folder) && isLink(folder));
     if (link === undefined) return;
@@ -115,7 +115,7 @@ export function writeAll(
   for (let rest = bytes; rest.length > 0;) rest = rest.subarray(file.writeSync(rest));
 }
 
-/** A folder and those that it is in, from the outermost one on. */
+/** A folder and the folders around it, the outermost one first. */
 function foldersOf(path: string): string[] {
   const above = dirname(path);
   return above === path ? [] : [...foldersOf(above), path];
@@ -132,7 +132,7 @@ function isLink(path: string): boolean {
 
 /**
  * The real path of a folder: links above it are followed, but it must not be one itself. In a
- * workspace none are, because code of an earlier session may have made them.
+ * workspace, none are followed, because code of an earlier session may have made them.
  */
 function expectedRealPath(path: string): string {
   const absolute = resolve(path);

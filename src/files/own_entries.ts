@@ -54,7 +54,7 @@ export type OwnRecord = Readonly<z.infer<typeof recordSchema>>;
 
 type Entries = Readonly<Record<string, Entry>>;
 
-/** Records that the user's state folder could not take. */
+/** Records that could not be saved in the user's state folder. */
 const unkept = new Map<string, OwnRecord>();
 
 /** Damaged records that were reported. */
@@ -112,7 +112,7 @@ export class OwnEntries {
     return Object.hasOwn(all, name) ? all[name] : undefined;
   }
 
-  /** Records an earlier record again. */
+  /** Restores an earlier record of an entry. */
   async restore(name: string, entry: Entry | undefined): Promise<boolean> {
     return await this.#record(({ [name]: _former, ...others } = {}) =>
       entry === undefined ? others : { ...others, [name]: entry }
@@ -120,8 +120,8 @@ export class OwnEntries {
   }
 
   /**
-   * Records that an entry is the user's own, and keeps its text; `undefined` removes it. Whether other
-   * processes see that.
+   * Records that an entry is the user's own, and keeps its text; `undefined` removes it.
+   * Resolves to whether other processes see that.
    */
   async set(name: string, value: unknown, text?: string): Promise<boolean> {
     const kept = text === undefined || text.length > MAX_TEXT ? {} : { text };
@@ -203,7 +203,7 @@ async function readRecord(workspace: string): Promise<OwnRecord> {
   return { workspace, own: Object.fromEntries(KINDS.map((kind) => [kind, {}])) };
 }
 
-/** Reads a record; `undefined` if there is none of this user's, and `null` if it is damaged. */
+/** Reads a record; `undefined` without one of this user's, and `null` if it is damaged. */
 async function recordAt(path: string): Promise<OwnRecord | undefined | null> {
   try {
     const text = await readHostileFile(path);

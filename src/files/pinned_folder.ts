@@ -1,6 +1,7 @@
 /**
  * Holds folders of a workspace open, so that nothing is read or written elsewhere: its code, or that of a
- * workspace around it, can put a link in a folder's place at any time. No place runs to ask instead.
+ * workspace around it, can put a link in a folder's place at any time. There may be no
+ * running place to ask instead.
  *
  * @module
  */
@@ -40,7 +41,7 @@ export function isSettled(path: string): boolean {
 /**
  * A folder that stays the same even if its path is replaced.
  *
- * Only on Linux, and with all of Deno's permissions, which `/proc/self/fd` needs, is it held open. Otherwise,
+ * It is held open only on Linux, and with all of Deno's permissions, which `/proc/self/fd` needs. Otherwise,
  * folders are checked one after the other, and code may be quick enough to replace one.
  */
 export class PinnedFolder implements Disposable {

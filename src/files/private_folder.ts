@@ -9,7 +9,7 @@ import { ifPresent, isStillAt, lstatIfPresent } from "./safe.ts";
 import { cacheFolder } from "./user_folders.ts";
 
 /**
- * An empty folder in which to start a program of somebody else's. Disposing it removes it.
+ * An empty folder in which to start a third-party program. Disposing it removes it.
  *
  * It must not be the workspace, where sandboxed code writes: programs look for packages, modules and settings
  * in their working directory and its parents, and execute or obey what they find.
@@ -39,7 +39,7 @@ export class PrivateFolder implements AsyncDisposable {
 }
 
 /**
- * The folders that hold those of running processes, the best first. The user's cache comes first: folders for
+ * The parents of the folders of running processes, the best first. The user's cache comes first: folders for
  * temporary files may be small, closed to programs (`noexec`), or in the workspace.
  */
 export function runFolders(): readonly string[] {
@@ -52,7 +52,7 @@ export function runFolders(): readonly string[] {
   ];
 }
 
-/** Those of them that are this user's own: others can make one in `/tmp`, with links to this user's folders. */
+/** The {@linkcode runFolders} that this user owns: others can make one in `/tmp`, with links to the user's. */
 export async function ownRunFolders(): Promise<string[]> {
   const found = await Promise.all(
     runFolders().map(async (path) => {
@@ -85,7 +85,7 @@ interface HeldFolderOptions {
   readonly log?: Logger;
 }
 
-/** A new folder that nobody else can read. The next one made beside it removes those of dead processes. */
+/** A new folder that nobody else can read. The next one beside it removes the folders of dead processes. */
 export class HeldFolder implements AsyncDisposable {
   /** The folder, without symbolic links in its path. Sockets in it have paths that are short enough. */
   readonly path: string;
@@ -97,13 +97,13 @@ export class HeldFolder implements AsyncDisposable {
     this.#lock = lock;
   }
 
-  /** Creates a folder, and removes those of dead processes. */
+  /** Creates a folder, and removes the folders of dead processes. */
   static async create(
     { parents = runFolders(), log = silentLogger }: HeldFolderOptions = {},
   ): Promise<HeldFolder> {
     const usable = parents.filter(mayUse);
     const problems: string[] = [];
-    // Where none may be used, an error names the flag that is missing.
+    // If none may be used, an error names the missing flag.
     for (const parent of usable.length > 0 ? usable : parents.slice(0, 1)) {
       try {
         await using parts = new AsyncDisposableStack();
@@ -158,8 +158,8 @@ async function makeFolder(parent: string): Promise<string> {
 }
 
 /**
- * Looks at our folder as ssh looks at `~/.ssh`: at its owner and mode, and at nothing above it. In `/tmp`,
- * another user may have made it, or a link, and exchange what is made there. The open lock is ours.
+ * Checks our folder as ssh checks `~/.ssh`: its owner and mode, but nothing above it. In `/tmp`, another
+ * user may have made it, or a link, and may replace what is made there. The open lock is certainly ours.
  */
 async function keepToUser(
   folder: string,
@@ -169,7 +169,7 @@ async function keepToUser(
   if (uid !== own.uid) throw new Error("it belongs to another user");
   const { mode } = await Deno.stat(folder); // it may be a link of the user's
   if (((mode ?? 0) & 0o077) !== 0) await Deno.chmod(folder, 0o700);
-  if (!await isStillAt(`${folder}/${made}/${LOCK}`, lock)) throw new Error("it was exchanged");
+  if (!await isStillAt(`${folder}/${made}/${LOCK}`, lock)) throw new Error("it was replaced");
 }
 
 /** Locks a folder. The system releases the lock when this process dies. */
@@ -206,7 +206,7 @@ export async function forEachAbandoned(
 ): Promise<void> {
   const entries = await ifPresent(Array.fromAsync(Deno.readDir(parent))) ?? [];
   for (const { name, isDirectory } of entries) {
-    if (!isDirectory) continue; // a link leads to what is not ours
+    if (!isDirectory) continue; // a link leads to something that is not ours
     using lock = await abandonedLock(`${parent}/${name}/${LOCK}`);
     if (lock !== undefined) await visit(`${parent}/${name}`);
   }

@@ -94,7 +94,7 @@ class Pass {
     this.changed = true;
   }
 
-  /** Catches errors, so that one undeletable entry does not keep others. Never rejects. */
+  /** Catches errors, so that one undeletable entry does not block the others. Never rejects. */
   async try(path: string, remove: (path: string) => Promise<void>): Promise<void> {
     try {
       await remove(path);

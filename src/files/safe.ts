@@ -110,7 +110,7 @@ export async function isPlainFolder(folder: string): Promise<boolean> {
   throw new ConfigError(`Cannot use ${folder}: it is not a plain folder`);
 }
 
-/** Reads a text file in a folder; `undefined` if one of them does not exist. Throws if one is a link. */
+/** Reads a text file in a folder; `undefined` if either does not exist. Throws if either is a link. */
 export async function readInFolder(folder: string, name: string): Promise<string | undefined> {
   return await isPlainFolder(folder) ? await readHostileFile(join(folder, name)) : undefined;
 }
@@ -134,7 +134,7 @@ interface ReplaceOptions {
   readonly sync?: boolean;
 }
 
-/** Replaces a text file atomically. Where that fails, nothing is left of it. */
+/** Replaces a text file atomically. If that fails, nothing is left behind. */
 export async function replaceFile(
   path: string,
   text: string,
@@ -209,7 +209,7 @@ export async function lockPlainFolder(folder: string, name: string): Promise<Dis
   }
 }
 
-/** The same for a folder of the user's, which executed code cannot reach. Creates it with its parents. */
+/** The same for a user folder, which executed code cannot reach. Creates it with its parents. */
 export async function lockUserFolder(folder: string): Promise<Disposable> {
   await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
   return await lockPlainFolder(folder, "lock");

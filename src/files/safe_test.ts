@@ -155,7 +155,7 @@ Deno.test("readInside() reads nothing else where a folder and a link change plac
   assertEquals([...read].filter((text) => text !== "" && text !== "own"), []);
 });
 
-/** Has two paths change places, again and again. */
+/** Swaps two paths, again and again. */
 const SWAP = [
   "import ctypes, os, sys",
   "libc = ctypes.CDLL(None)",

@@ -4,7 +4,7 @@ import { codeOf } from "../base/message_of.ts";
 import { hostEnv, mayUse } from "../base/permission.ts";
 import { isInside, ownId } from "../process/trusted_path.ts";
 
-/** A kind of folder of the user's: the variable that moves it, and where it is in the home directory. */
+/** A kind of user folder: the variable that moves it, and its path in the home directory. */
 interface Place {
   readonly variable: string;
   readonly inHome: string;
@@ -29,7 +29,7 @@ export function inState(name: string): string | undefined {
   return state === undefined ? undefined : join(state, name);
 }
 
-/** A folder in one that there may be, if Deno's permissions allow using it. */
+/** A folder in `parent`, if that is known and Deno's permissions allow using the folder. */
 export function usableIn(parent: string | undefined, name: string): string | undefined {
   const folder = parent === undefined ? undefined : join(parent, name);
   return folder !== undefined && mayUse(folder) ? folder : undefined;
@@ -76,14 +76,14 @@ function ownFolder(place: Place): string | undefined {
   return found?.folder;
 }
 
-/** Looks at a folder of ours as ssh looks at `~/.ssh`: at its owner and mode, and at nothing above it. */
+/** Checks a folder of ours as ssh checks `~/.ssh`: its owner and mode, but nothing above it. */
 function keepToUser({ folder, name }: { readonly folder: string; readonly name: string }): void {
   const user = ownId();
   if (user === undefined || !mayUse(folder)) return;
   const info = statIfSeen(folder);
   if (info === undefined) return;
   if (info.uid === user) return void closeToOthers(folder, info.mode ?? 0);
-  if (user === 0 || info.uid === 0) return; // root may use whose folders it wants, and is trusted
+  if (user === 0 || info.uid === 0) return; // root may use anybody's folders, and is trusted
   throw new ConfigError(
     `Cannot use ${folder}: it belongs to another user; set ${name} to a folder of your own`,
   );
@@ -106,11 +106,11 @@ function statIfSeen(path: string): Deno.FileInfo | undefined {
   }
 }
 
-/** Where a folder of the user's is, and the variable that says so. */
+/** The path of a user folder, and the variable that determines it. */
 function find({ variable, inHome }: Place): { folder: string; name: string } | undefined {
   for (const [name, below] of [[variable, ""], ["HOME", inHome]] as const) {
     const set = hostEnv(name);
-    if (set === undefined || !isAbsolute(set)) continue; // the XDG specification says so
+    if (set === undefined || !isAbsolute(set)) continue; // as the XDG specification requires
     return { folder: join(set, below, "ipybox"), name };
   }
   return undefined;

@@ -1,6 +1,6 @@
 /**
- * Folders of the user's that belong to workspaces, such as one for the packages of each. In such a folder,
- * a file has the path of its workspace.
+ * User folders that belong to workspaces, such as those for their packages. A file in each contains the
+ * path of its workspace.
  *
  * @module
  */
@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { sha256 } from "../json/digest.ts";
 import { removeTree } from "./remove_tree.ts";
 
-/** The file in such a folder with the real path of its workspace. */
+/** The file with the real path of the workspace. */
 export const WORKSPACE = "workspace";
 
 /** The name of the folder, or the file, that belongs to a workspace, by its real path. */
@@ -22,7 +22,7 @@ export interface Abandoned {
   readonly workspace: string;
 }
 
-/** Finds those in a folder. */
+/** Finds the folders in `root` whose workspaces no longer exist. */
 export async function abandonedIn(root: string | undefined): Promise<Abandoned[]> {
   const found: Abandoned[] = [];
   if (root === undefined || !await isThere(root)) return found;
@@ -34,7 +34,7 @@ export async function abandonedIn(root: string | undefined): Promise<Abandoned[]
   return found;
 }
 
-/** Removes one of them. Code may have written files in it. */
+/** Removes an abandoned folder. Code may have written files in it. */
 export async function discardAbandoned(path: string): Promise<void> {
   await removeTree(path, { through: join(path, "../.removed") });
 }

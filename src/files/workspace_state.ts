@@ -17,7 +17,7 @@ import { nameFor, WORKSPACE } from "./workspace_folders.ts";
 const IDENTITY = "identity";
 const CONSENTS = "consents.json";
 
-/** The folder for a workspace; `undefined` if there is none yet. */
+/** The folder for a workspace; `undefined` if it does not exist yet. */
 export async function workspaceState(workspace: string): Promise<string | undefined> {
   const place = await placeOf(workspace);
   if (place === undefined) return undefined;
@@ -31,7 +31,7 @@ export async function workspaceState(workspace: string): Promise<string | undefi
   }
 }
 
-/** Where the folder for a workspace is, or will be; `undefined` if the user's state folder cannot be used. */
+/** The path of the folder for a workspace, even before it exists; `undefined` if state cannot be kept. */
 export async function usableStatePath(workspace: string): Promise<string | undefined> {
   const present = await workspaceState(workspace);
   if (present !== undefined) return present;
@@ -61,7 +61,7 @@ export async function makeWorkspaceState(workspace: string): Promise<string | un
   }
 }
 
-/** Where the state of a workspace would be, whether it exists or not. */
+/** The path of the state of a workspace, whether it exists or not. */
 export async function statePath(workspace: string): Promise<string | undefined> {
   return (await placeOf(workspace))?.folder;
 }
@@ -81,13 +81,13 @@ export async function adoptState(
   return "adopted";
 }
 
-/** Where the folders of a workspace's sessions over HTTP are, whether they exist or not. */
+/** The path of the folders of a workspace's sessions over HTTP, whether they exist or not. */
 export async function sessionsPath(workspace: string): Promise<string | undefined> {
   const state = await statePath(workspace);
   return state && join(state, SESSIONS);
 }
 
-/** The real path of the workspace whose session has this folder; `undefined` if it is no session's. */
+/** The real path of the workspace whose session has this folder; `undefined` if no session has it. */
 export async function workspaceOfSession(folder: string): Promise<string | undefined> {
   const sessions = dirname(await realPathIfSeen(resolve(folder)));
   const root = statesFolder();
@@ -103,7 +103,7 @@ export async function discardState(workspace: string): Promise<void> {
   if (place !== undefined) await ifPresent(Deno.remove(place.folder, { recursive: true }));
 }
 
-/** Where the state of all workspaces is; `undefined` if the user's state folder cannot be used. */
+/** The folder for the state of all workspaces; `undefined` if the user's state folder cannot be used. */
 export function statesFolder(): string | undefined {
   return usableIn(stateFolder(), ROOT);
 }
@@ -142,7 +142,7 @@ async function make({ workspace, root, folder }: Place): Promise<string> {
   }
 }
 
-/** Writes down whose state a folder has. */
+/** Records which workspace a folder belongs to. */
 async function identify(folder: string, workspace: string): Promise<void> {
   await replaceFile(join(folder, WORKSPACE), workspace);
   await replaceFile(join(folder, IDENTITY), await identityOf(workspace) ?? "");
@@ -153,7 +153,7 @@ async function identityOf(workspace: string): Promise<string | undefined> {
   return info && `${info.ino}:${info.birthtime?.getTime() ?? ""}`;
 }
 
-/** Puts the decisions aside that were made for another folder at this path, such as an earlier clone. */
+/** Sets aside the decisions made for another folder at this path, such as an earlier clone. */
 async function forgetDecisionsOfAnother({ workspace, root, folder }: Place): Promise<void> {
   const known = await readHostileFile(join(folder, IDENTITY));
   const identity = await identityOf(workspace);

@@ -42,7 +42,7 @@ Deno.test("parseDocument() reads JSON as JSON.parse() does, and knows where each
   ]);
 });
 
-Deno.test("parseDocument() takes comments and last commas where it is told to", () => {
+Deno.test("parseDocument() takes comments and trailing commas where they are allowed", () => {
   const text = '// of mine\n{ "a": [1, 2, /* three, */ ], // ]\n "b": "//,]", "c": {}, }\n/**/';
   assertEquals(parseDocument(text, { comments: true }).value, { a: [1, 2], b: "//,]", c: {} });
   for (const broken of ["[,]", "[1,,]", "{,}", "[1 /* ]", "1 2", "/", '{"a":,}']) {

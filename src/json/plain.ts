@@ -13,9 +13,9 @@ export type ParsedJson = JsonOf<number>;
 /**
  * Parses JSON whose numbers need not keep their spelling.
  *
- * V8 can read a name with an escape as another name, which any text before, also of another session, had in
+ * V8 can mistake a name with an escape for the name that any earlier text, even of another session, had in
  * its place: after `{"a":1,"\\":2}`, the name in `{"a":1,"\u00e9":2}` is a backslash. Python escapes all
- * letters beyond ASCII. So such texts are read once more, each name by itself.
+ * letters beyond ASCII. Therefore, such texts are read again, name by name.
  *
  * @see {@link https://issues.chromium.org/issues/521080746}
  */
@@ -91,7 +91,7 @@ export function readJson<N>(text: string, toNumber: (source: string) => N): Json
   return whole.values[0] ?? null;
 }
 
-/** Where the quote is that ends a string. */
+/** The position of the quote that ends a string. */
 export function endOfString(text: string, start: number): number {
   let at = start + 1;
   for (; at < text.length; at++) {

@@ -16,7 +16,7 @@ export interface Shape {
   readonly scalars: readonly Scalar[];
   /** The shape of items, where lists were seen. */
   readonly items?: Shape;
-  /** The shape of objects, where such were seen. */
+  /** The shape of objects, where objects were seen. */
   readonly object?: ObjectShape;
 }
 
@@ -51,13 +51,13 @@ const MAX_DEPTH = 8;
 const MAX_FIELDS = 100;
 /** The most fields of a whole shape. One with more is cut at a lower depth. */
 const MAX_NODES = 300;
-/** Items of a list that are looked at. */
+/** The most items of a list to look at. */
 const MAX_ITEMS = 100;
-/** Values that one look takes in, or somewhat more. */
+/** The most values of a result to look at, or somewhat more. */
 const MAX_VISITS = 10_000;
-/** A name that is longer is data. */
+/** Longer names are data. */
 const MAX_NAME = 64;
-/** Counts stop there. */
+/** Counts stop here. */
 const MAX_COUNT = 1e9;
 
 const NOTHING: Shape = { scalars: [] };
@@ -118,7 +118,7 @@ function isData(name: string): boolean {
   return digits.length > 1 || digits.some((group) => group.length > 3) || /[_-]\p{N}/u.test(name);
 }
 
-/** How many objects of the same fields, or values of the same type, the values of no record are. */
+/** The most values that a record can have if all are objects with the same fields, or of the same type. */
 const MAX_ALIKE_RECORDS = 2;
 const MAX_ALIKE_SCALARS = 24;
 
@@ -169,7 +169,7 @@ function valuesOf(object: ObjectShape): Shape {
   return [...object.fields.values()].map(({ shape }) => shape).reduce(merge, NOTHING);
 }
 
-/** Whether the names change from object to object: none is in most, and on average few are in one. */
+/** Whether the names change from object to object: none is in most objects, and each object has few. */
 function isDynamic({ seen, fields }: Extract<ObjectShape, { kind: "record" }>): boolean {
   if (fields.size > MAX_FIELDS) return true;
   const counts = [...fields.values()].map((field) => field.seen);
@@ -185,7 +185,7 @@ function sum(one: number, other: number): number {
   return Math.min(one + other, MAX_COUNT);
 }
 
-/** A shape cut at a depth, or as much of it as is not too large. */
+/** A shape cut at the greatest depth at which it is not too large. */
 function bounded(shape: Shape): Shape {
   let depth = MAX_DEPTH;
   let cut = cutAt(shape, depth);
@@ -235,7 +235,7 @@ export function resultsFromJson(json: unknown): ObservedResults {
   return { calls: readCount(calls), shape: bounded(read(shape, MAX_DEPTH)) };
 }
 
-/** Whether two shapes say the same, however many values they are of. */
+/** Whether two shapes are the same, regardless of how many values they describe. */
 export function isSameShape(one: Shape, other: Shape): boolean {
   return JSON.stringify(outlineOf(one)) === JSON.stringify(outlineOf(other));
 }

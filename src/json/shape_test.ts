@@ -10,7 +10,7 @@ import {
   shapeOf,
 } from "./shape.ts";
 
-/** What results have been like, as the files have it. */
+/** The shape of results, as in files. */
 function learnt(...values: readonly ExactJson[]): unknown {
   return resultsToJson(resultsOf(values)).shape;
 }

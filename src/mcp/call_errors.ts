@@ -26,8 +26,8 @@ export function explainAnswer(
   if (error instanceof ProtocolError) {
     const { code, message, data } = error;
     const invalid = code === ProtocolErrorCode.InvalidParams;
-    const what = `answered with an error: ${message}`;
-    return callFailure(serverName, invalid ? "invalid_arguments" : "protocol_error", what, error, {
+    const text = `answered with an error: ${message}`;
+    return callFailure(serverName, invalid ? "invalid_arguments" : "protocol_error", text, error, {
       code,
       data,
     });
@@ -73,9 +73,9 @@ export function explainUnreachable(serverName: string, error: unknown): ToolCall
   if (!(error instanceof SdkHttpError)) {
     return callFailure(serverName, "server_unreachable", "cannot be reached", error);
   }
-  const mayHaveRun = error.status >= 500 ? "; what was called may have run all the same" : "";
-  const what = `answered with HTTP ${error.status}${mayHaveRun}`;
-  return callFailure(serverName, "server_unreachable", what, error);
+  const mayHaveRun = error.status >= 500 ? "; the call may have run all the same" : "";
+  const problem = `answered with HTTP ${error.status}${mayHaveRun}`;
+  return callFailure(serverName, "server_unreachable", problem, error);
 }
 
 /**

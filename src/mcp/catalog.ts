@@ -117,8 +117,8 @@ export async function listAll(
     // Includes the rest of the page, which had to be parsed too.
     bytes += weightOf({ ...parsed, [key]: listed }, MAX_LIST_MIB * 2 ** 20);
     if (bytes > MAX_LIST_MIB * 2 ** 20) {
-      const what = `The server's answer to ${method} needs more than ${MAX_LIST_MIB} MiB of memory`;
-      throw new ToolCallError("protocol_error", what);
+      const text = `The server's answer to ${method} needs more than ${MAX_LIST_MIB} MiB of memory`;
+      throw new ToolCallError("protocol_error", text);
     }
     for (const item of listed) items.push(item);
     // Some servers end a list with an empty cursor or by repeating the last one.

@@ -157,7 +157,7 @@ async function connectStdio(
   }
 }
 
-/** How to lead a server to files, if it failed because it starts in an empty folder. */
+/** A hint for a server that failed because it starts in an empty folder. */
 async function folderHint(
   { command, args = [] }: StdioServerParams,
   ownFolder: string | undefined,
@@ -181,7 +181,7 @@ async function folderHint(
     : "";
 }
 
-/** Whether a workspace has a file of that relative path. */
+/** Whether a workspace has a file at that relative path. */
 async function isIn(workspace: string, word: string): Promise<boolean> {
   const path = resolve(workspace, word);
   if (path === resolve(workspace) || !isInside(path, resolve(workspace)) || !mayRead(path)) {

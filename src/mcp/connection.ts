@@ -310,8 +310,8 @@ export class McpConnection implements AsyncDisposable {
       return await this.#client.request({ method: "tools/list", params }, AS_IT_CAME, request);
     } catch (error) {
       if (!deadline.passed || signal?.aborted) throw error;
-      const what = `did not list its tools within ${connectTimeoutMs / 1000} s${LONGER_HINT}`;
-      throw callFailure(this.serverName, "server_unreachable", what, error);
+      const problem = `did not list its tools within ${connectTimeoutMs / 1000} s${LONGER_HINT}`;
+      throw callFailure(this.serverName, "server_unreachable", problem, error);
     }
   }
 
@@ -423,7 +423,7 @@ interface ExplainOptions {
   readonly started?: boolean;
 }
 
-/** The metadata of a request, if there is any. */
+/** The metadata of a request, if any. */
 function asMeta(
   meta: Readonly<Record<string, unknown>>,
 ): { _meta?: Readonly<Record<string, unknown>> } {

@@ -5,7 +5,7 @@ import { MAX_MESSAGE_BYTES } from "./message.ts";
 
 const encoder = new TextEncoder();
 
-/** What comes of a stream that is written in pieces, cut anywhere. */
+/** The output for a stream that is written in pieces, cut anywhere. */
 async function pass(text: string, cuts: readonly number[] = []): Promise<string> {
   const bytes = encoder.encode(text);
   const places = [...cuts.map((cut) => cut % (bytes.length + 1)), bytes.length].sort((a, b) =>

@@ -38,7 +38,7 @@ export const exactFetch: FetchLike = async (url, init) => {
   return new Response(said, { status, statusText, headers });
 };
 
-/** The id of the request that a response answers, if that is one. */
+/** The id of the sent message, if it is a request. */
 function requestIn(init: RequestInit | undefined): RequestId | undefined {
   const message: unknown = typeof init?.body === "string" ? JSON.parse(init.body) : undefined;
   if (!isRecord(message) || !("method" in message)) return undefined;

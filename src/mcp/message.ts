@@ -20,15 +20,15 @@ export function tooLong(maxBytes: number = MAX_MESSAGE_BYTES): UnusableMessageEr
   return new UnusableMessageError(`An MCP server sent a message of more than ${maxBytes} bytes`);
 }
 
-/** Checks a whole message before it is parsed: how much it holds, and how deep, as later steps recurse. */
+/** Checks the size and depth of a whole message before it is parsed: later steps recurse. */
 export function checkMessage(message: Uint8Array): void {
   beginWork(`a message of an MCP server (${message.length} bytes)`);
   try {
     checkJson(message, MAX_VALUES);
   } catch (error) {
     if (!(error instanceof JsonLimitError)) throw error;
-    const what = `An MCP server sent a message that cannot be accepted: ${error.message}`;
-    throw new UnusableMessageError(what, { cause: error });
+    const problem = `An MCP server sent a message that cannot be accepted: ${error.message}`;
+    throw new UnusableMessageError(problem, { cause: error });
   }
 }
 
@@ -59,7 +59,7 @@ export function parseLine(
   });
 }
 
-/** A text that every message has, and few other lines. */
+/** Text that is in every message, but in few other lines. */
 const MESSAGE = '"jsonrpc"';
 
 /** Parses a message for the SDK. */
@@ -90,9 +90,9 @@ export function responseText(result: unknown): string {
 }
 
 /**
- * The text of a message for the SDK's own parser, written anew as V8 can misread names with escapes: see
- * {@linkcode parseJson}. An answer that is not JSON becomes an error for the
- * request that it names, or else for the one that it answers.
+ * The text of a message for the SDK's own parser, written anew because V8 can misread names with escapes: see
+ * {@linkcode parseJson}. An answer that is not JSON becomes an error for the request that it names, or else
+ * for the one that it answers.
  */
 export function textForSdk(
   text: string,
@@ -135,7 +135,7 @@ function errorsInstead(
   return own === undefined ? [] : [errorAnswer(own, notJson(error))];
 }
 
-/** Splits a text behind each object and list in it. */
+/** Splits a text after each object and list in it. */
 function documentsIn(text: string): string[] {
   const parts: string[] = [];
   let start = 0;
@@ -164,7 +164,7 @@ function topOf(
   return { id, isRequest };
 }
 
-/** The strings and brackets of a text, each with the depth behind it. */
+/** The strings and brackets of a text, each with the depth after it. */
 function* marksIn(
   text: string,
 ): Generator<{ readonly at: number; readonly character: string; readonly depth: number }> {

@@ -296,7 +296,7 @@ function whyInvalid(name: string): string | undefined {
 
 /**
  * The host's environment variables that every server process inherits: those that the user's own programs
- * need on this machine and in its network. None is meant for secrets of anything but a proxy.
+ * need on this machine and in its network. The only secrets meant for them are those of a proxy.
  */
 const INHERITED: readonly string[] = [
   ..."HOME LOGNAME PATH SHELL TERM USER".split(" "),

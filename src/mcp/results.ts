@@ -64,7 +64,7 @@ export function parseToolResult(response: string): ToolResult {
   let exact: ExactObject | undefined;
   const whole: ToolResult = structuredContent === undefined ? result : {
     ...result,
-    // Only for those who look: the kernel parses the response itself.
+    // Parsed only on access: the kernel parses the response itself.
     get structuredContent() {
       return (exact ??= resultIn(parseExact(response))).structuredContent!;
     },

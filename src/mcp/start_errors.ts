@@ -26,8 +26,8 @@ export const LONGER_HINT =
 /**
  * The server no longer knows the session, so the next request starts a new one.
  *
- * It is `certain` if the server itself says so of the request: then it did not look at what is in the
- * request, and to send it again is not to send it twice. Any other 404 may come from a proxy that answers
+ * It is `certain` if the server itself gave this answer: then it did not look at the content of the
+ * request, and sending it again cannot run it twice. Any other 404 may come from a proxy that answers
  * after the server has run the request.
  */
 export class ForgottenSessionError extends ToolCallError {
@@ -70,9 +70,9 @@ function isForCode(error: Error): boolean {
 export function callFailure(
   serverName: string,
   type: ToolErrorType,
-  what: string,
+  problem: string,
   cause: unknown,
   details: ToolCallErrorDetails = {},
 ): ToolCallError {
-  return new ToolCallError(type, `MCP server "${serverName}" ${what}`, details, { cause });
+  return new ToolCallError(type, `MCP server "${serverName}" ${problem}`, details, { cause });
 }

@@ -43,7 +43,7 @@ export class StdioTransport implements Transport {
   #failure: Error | undefined;
   #closed = false;
 
-  /** @param options What {@linkcode start} starts. */
+  /** @param options The process that {@linkcode start} starts. */
   constructor(options: StdioTransportOptions) {
     this.#options = options;
   }

@@ -1,6 +1,6 @@
 /**
  * Tool definitions, taken from servers one by one: one malformed definition must not cost the
- * others. So the SDK, which rejects a list as a whole, never sees them.
+ * others. Therefore, the SDK, which rejects a list as a whole, never sees them.
  *
  * @module
  */
@@ -65,7 +65,7 @@ export function toolHash(tool: Tool): string {
   return hashes.getOrInsertComputed(tool, () => sha256(canonicalJson(toExact(tool))));
 }
 
-/** Keywords by which a schema takes names that it does not list. */
+/** Keywords through which a schema can accept names that it does not list. */
 const OPEN: readonly string[] = [
   ..."$ref $dynamicRef allOf anyOf oneOf if then else dependentSchemas dependencies".split(" "),
   ..."patternProperties unevaluatedProperties".split(" "),

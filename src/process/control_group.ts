@@ -42,7 +42,7 @@ export class ControlGroup implements AsyncDisposable {
     return await bySystemd(pid, limits) ? new ControlGroup("systemd", []) : undefined;
   }
 
-  /** Its folders, where it has some that must be removed. */
+  /** Its folders that must be removed, if any. */
   get folders(): readonly string[] {
     return this.#folders;
   }

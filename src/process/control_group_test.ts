@@ -3,7 +3,7 @@ import { dirname } from "node:path";
 import { testIf } from "../../tests/support/skip.ts";
 import { ControlGroup } from "./control_group.ts";
 
-/** The folder in which this process may make groups. It has a process take one, and end. */
+/** The folder in which this process may make groups. A process joins one, and ends. */
 async function useGroup(): Promise<string | undefined> {
   const child = new Deno.Command("sleep", { args: ["60"] }).spawn();
   const group = await ControlGroup.take(child.pid, { memoryBytes: null, processes: 1000 });

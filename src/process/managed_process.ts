@@ -190,10 +190,10 @@ function spawnChild(options: ManagedProcessOptions): Deno.ChildProcess {
   } catch (cause) {
     if (cause instanceof Deno.errors.NotCapable) throw cause; // it names the flag that is missing
     if (cause instanceof Deno.errors.NotFound) {
-      const what = !isDirectory(cwd)
+      const problem = !isDirectory(cwd)
         ? `its working directory ${cwd} does not exist`
         : "command not found";
-      throw new Deno.errors.NotFound(`Cannot start ${command}: ${what}`, { cause });
+      throw new Deno.errors.NotFound(`Cannot start ${command}: ${problem}`, { cause });
     }
     const reason = messageOf(cause);
     throw new Error(`Cannot start ${command}: ${reason}`, { cause });

@@ -108,7 +108,7 @@ Deno.test("writing to a process that has ended fails and names it", async () => 
   await assertRejects(write, Error, "Cannot write to /bin/sh");
 });
 
-Deno.test("exited tells the signal, and the last words without terminal escapes", async () => {
+Deno.test("exited reports the signal, and stderrTail has no terminal escapes", async () => {
   const lines: string[] = [];
   const script = String.raw`printf '\033[31mred\033[0m\nlast' >&2; kill -9 $$`;
   await using process = shell(script, { onStderr: (line) => lines.push(line) });

@@ -52,7 +52,7 @@ Deno.test("ProcessPipes gives all of the output, and then its end for good", asy
   assertEquals(await shell.pipes.read(), null);
 });
 
-Deno.test("close() ends a read that waits, and tells that the pipes are gone", async () => {
+Deno.test("close() ends a read that waits, and reports that the pipes are gone", async () => {
   await using shell = new Shell("exec sleep 1000");
   assertEquals(shell.pipes.wasRead, false);
   const reading = shell.pipes.read();

@@ -73,7 +73,7 @@ export async function* findPrograms(
   }
 }
 
-/** Like {@linkcode findProgram}, but throws if there is none. */
+/** Like {@linkcode findProgram}, but throws if no program is found. */
 export async function requireProgram(
   name: string,
   search: ProgramSearch = {},

@@ -1,16 +1,16 @@
 /**
- * How this machine runs a Python of the user's outside of a sandbox.
+ * Arguments for running the user's Python on this machine, outside of a sandbox.
  *
- * An environment's `.pth` files can name any folder, as those of editable installations do, and that is
- * often a workspace. Even with `-I`, Python would import `sitecustomize` from there, and each module that a
- * package can do without.
+ * An environment's `.pth` files can name any folder, and those of editable installations often name a
+ * workspace. Even with `-I`, Python would import `sitecustomize` from there, and each module that is
+ * optional for a package.
  *
  * @module
  */
 
 /**
- * Refuses to open what is in a workspace, or behind a link there: packages and `.pth` files may lead to modules
- * that executed code can write, however they do it. No code of a workspace runs without being opened first.
+ * Refuses to open files in a workspace, or behind a link there: packages and `.pth` files may lead in any
+ * way to modules that executed code can write. No code of a workspace runs without being opened first.
  */
 const REFUSE = `
 def refuse(event, args):
@@ -96,8 +96,8 @@ sys.meta_path[:] = finders
 `;
 
 /**
- * The arguments with which the host runs a Python of the user's, with a program that may import what the
- * environment has. It finds `imports_workspace`: whether this Python would otherwise import from a workspace.
+ * The arguments with which the host runs a program in the user's Python. The program may import the packages
+ * of the environment, and can read `imports_workspace`: whether it would otherwise import from a workspace.
  */
 export function pythonArgs(program: string): string[] {
   return ["-I", "-S", "-c", enter(REFUSE) + program];
@@ -108,7 +108,7 @@ export function confinedPythonArgs(program: string): string[] {
   return ["-I", "-S", "-c", enter("") + program];
 }
 
-/** The arguments with which the host runs a module of a Python, such as `venv`, before the module's own. */
+/** The arguments with which the host runs a Python module, such as `venv`; the module's own come after. */
 export function moduleArgs(module: string): string[] {
   return pythonArgs(
     `import runpy\nrunpy.run_module("${module}", run_name="__main__", alter_sys=True)`,

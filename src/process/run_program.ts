@@ -19,7 +19,7 @@ interface RunProgramOptions {
    */
   readonly env?: Readonly<Record<string, string>>;
   /**
-   * Whether to leave out those of this process.
+   * Whether to omit the variables of this process.
    *
    * @default {false}
    */

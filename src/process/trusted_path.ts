@@ -77,10 +77,10 @@ export const STATE_FOLDER = ".ipybox";
 /** As many links as Linux follows. */
 const MAX_LINKS = 40;
 
-/** Where a path leads. */
+/** The real path; `path` itself if that cannot be determined. */
 export async function realPathIfSeen(path: string): Promise<string> {
   if (!mayRead(path)) return path;
-  return await Deno.realPath(path).catch(() => path); // not there, so it leads nowhere
+  return await Deno.realPath(path).catch(() => path); // it does not exist
 }
 
 /** The user's id; `undefined` where it is unknown. */
@@ -128,7 +128,7 @@ export async function reliablePath(path: string, options: ReliablePathOptions): 
   );
 }
 
-/** Says that a path leads through a link that code could replace. */
+/** Creates the error for a path that leads through a link that code could replace. */
 export function linkError(
   path: string,
   { what, link, real }: { readonly what: string; readonly link: string; readonly real: string },
@@ -144,7 +144,7 @@ export function stateOf(workspace: string): string {
   return join(workspace, STATE_FOLDER);
 }
 
-/** Whether code in a workspace, by its real path, could replace a step: it is in it, but not in `.ipybox`. */
+/** Whether code in a workspace (a real path) could replace a step: one in it, but not in `.ipybox`. */
 export function isLoose(
   { path, isLink }: Step,
   workspace: string,

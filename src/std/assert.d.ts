@@ -18,7 +18,7 @@ export function assertLess<T>(actual: T, expected: T, message?: string): void;
 export function assertLessOrEqual<T>(actual: T, expected: T, message?: string): void;
 export function assertInstanceOf<T>(
   actual: unknown,
-  // deno-lint-ignore no-explicit-any -- a class is known by whatever arguments it takes
+  // deno-lint-ignore no-explicit-any -- a class with any arguments
   expected: abstract new (...args: any[]) => T,
   message?: string,
 ): asserts actual is T;

@@ -122,7 +122,7 @@ testIf(await has("zsh"), "there is no zsh", {
 Deno.test("ipybox completion names the shells that it knows", async () => {
   const { code, stderr } = await ipybox(["completion", "tcsh"]);
   assertEquals(code, 2);
-  assertStringIncludes(stderr, 'No completion for "tcsh": there is one for bash, zsh, fish');
+  assertStringIncludes(stderr, 'No completion for "tcsh": use one of bash, zsh, fish');
 });
 
 /** A folder with the script for a shell. */

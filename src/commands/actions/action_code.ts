@@ -12,7 +12,7 @@ export function checkCode(
   return call(`check(${literal(names)}, ${types ? "True" : "False"})`);
 }
 
-/** Runs an action with texts for its parameters, to be parsed by their types. */
+/** Runs an action with its arguments as text, which is parsed by the types of its parameters. */
 export function runCode(name: string, texts: Readonly<Record<string, string>>): string {
   return call(`run(${JSON.stringify(name)}, ${literal(texts)})`);
 }

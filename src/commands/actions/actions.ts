@@ -54,7 +54,7 @@ export const command: Command = {
   },
   notes: [
     "A saved action is a package gentools/CATEGORY/NAME with api.py, its typed",
-    "interface, impl.py and __init__.py; new makes one that works, to be changed.",
+    "interface, impl.py and __init__.py; new creates a working one to start from.",
     "Actions run, and are checked, in the sandbox.",
     "",
     "Examples:",
@@ -69,8 +69,8 @@ export const command: Command = {
 
 /** The interface of the action to run: its arguments, their types and descriptions. */
 async function helpAbout(parsed: ParsedArgs): Promise<string | undefined> {
-  const [what, name] = parsed.positional;
-  if (what !== "run" || name === undefined) return undefined;
+  const [action, name] = parsed.positional;
+  if (action !== "run" || name === undefined) return undefined;
   const source = await readAction(await workspaceOf(parsed), name, "api");
   if (source === undefined) throw unknown(name);
   const lines = printable(source.trimEnd()).replaceAll(/^(?=.)/gm, "  ");
@@ -78,11 +78,11 @@ async function helpAbout(parsed: ParsedArgs): Promise<string | undefined> {
 }
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
-  const [what = "list", ...names] = parsed.positional;
-  if (what === "check") return await check(names, parsed, io);
-  const act = ON_ONE.get(what);
-  if (act === undefined && what !== "list") {
-    throw new UsageError(`Unknown action "${what}": use list, new, show, check or run`);
+  const [action = "list", ...names] = parsed.positional;
+  if (action === "check") return await check(names, parsed, io);
+  const act = ON_ONE.get(action);
+  if (act === undefined && action !== "list") {
+    throw new UsageError(`Unknown action "${action}": use list, new, show, check or run`);
   }
   const unexpected = names[act === undefined ? 0 : 1];
   if (unexpected !== undefined) throw new UsageError(`Unexpected argument "${unexpected}"`);
@@ -92,7 +92,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   return await act(name, parsed, io);
 }
 
-/** What is done with one saved action. */
+/** The functions for one saved action. */
 const ON_ONE = new Map([["new", create], ["show", show], ["run", runOne]]);
 
 async function list(parsed: ParsedArgs, io: CommandIo): Promise<number> {

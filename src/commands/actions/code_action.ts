@@ -107,7 +107,7 @@ async function showFiles(
   options.io.err(`Whole output: ${fileLink(wholeText.path, options.io)}`);
 }
 
-/** The joint outcome of cells, which ended as the last one did. */
+/** The joint outcome of cells: all output, with the status of the last one. */
 function joined(before: Outcome, last: Partial<Outcome> & Omit<ExecutionResult, "html">): Outcome {
   const texts = [before.text, last.text].filter((text) => text !== null);
   return {
@@ -175,7 +175,7 @@ async function follow(
 /**
  * Prints output as it arrives, and ends an unfinished line before others print.
  *
- * During a question, output is held back, because code must not write over the request.
+ * During a question, output is held back, because code must not overwrite the request.
  * Output beyond 16 MiB is dropped, because a person may take long and code must not fill the
  * memory.
  */

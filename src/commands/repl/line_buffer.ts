@@ -162,7 +162,7 @@ export interface LineView {
   readonly text: string;
   /** The position of the cursor, as an index into the text. */
   readonly cursor: number;
-  /** The colors of the beginnings of lines, and of parts of the text; without them, there are none. */
+  /** The colors of line beginnings and parts of the text; none by default. */
   readonly colors?: LineColors;
 }
 

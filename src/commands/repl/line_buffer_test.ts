@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { LineBuffer } from "./line_buffer.ts";
 
-/** A text with `|` for the cursor, what is done, and what it is then. */
+/** A text with `|` for the cursor, an action, and the text after it. */
 const CASES: readonly (readonly [string, (buffer: LineBuffer) => unknown, string])[] = [
   ["a|c", (buffer) => buffer.insert("b"), "ab|c"],
   ["👩‍👩‍👧é|", (buffer) => buffer.backspace(), "👩‍👩‍👧|"],

@@ -300,8 +300,8 @@ interface Completed {
 const MAX_CHOICES = 100;
 
 /**
- * Completes code as far as it is unambiguous: not by names with invisible characters, and by magics
- * only where one is being typed or nothing is.
+ * Completes code as far as it is unambiguous. Ignores names with invisible characters, and magics
+ * unless one is being typed or the line is empty.
  */
 export function completed(code: string, completions: CodeCompletions): Completed {
   const { start, end } = completions;

@@ -12,7 +12,7 @@ const COLORS = [
 const KEYWORD =
   "False|None|True|and|as|assert|async|await|break|class|continue|def|del|elif|else|except|finally|for|" +
   "from|global|if|import|in|is|lambda|nonlocal|not|or|pass|raise|return|try|while|with|yield";
-/** Names that are keywords in these contexts, where a line begins. */
+/** Names that are keywords only at the beginning of certain lines. */
 const SOFT_KEYWORD = String.raw`(?<=(?:^|\n)[ \t]*)` +
   String.raw`(?:(?:match|case)(?=[ \t]+[^\s=.,:)\]].*:)|type(?=[ \t]+\w+[ \t]*[=[]))`;
 const NUMBER = [
@@ -24,7 +24,7 @@ const STRING = "(?:[fFtT][rR]?|[rR][fFtTbB]?|[bB][rR]?|[uU])?(?:" + [
   String.raw`"""(?:\\[^]?|(?!""")[^\\])*(?:""")?|'''(?:\\[^]?|(?!''')[^\\])*(?:''')?`,
   String.raw`"(?:\\[^]?|[^"\\\n])*"?|'(?:\\[^]?|[^'\\\n])*'?`,
 ].join("|") + ")";
-/** A magic or a command of the shell, where a line begins or its output is assigned. Python follows some. */
+/** A magic or shell command, at the beginning of a line or assigned. Some are followed by Python. */
 const MAGIC = String.raw`(?<=(?:^|[\n=])[ \t]*)` +
   String
     .raw`(?:%{1,2}(?:capture|memit|prun|time|timeit)(?![\w.])|(?:%{1,2}[\w.]+|!{1,2}(?!=))(?<rest>[^\n]*))`;
@@ -48,7 +48,7 @@ const OTHER = /^(?::\s*\S*|\s*%%(?!(?:capture|memit|prun|time|timeit)\b)\w+)/;
  * The colors of code that is being typed. Anything but Python is left plain, such as commands after
  * `!`. An f-string has one color.
  *
- * Brackets are not counted: a line in some that begins with `%` is colored as a magic. IPython's own
+ * Brackets are not counted: a line inside them that begins with `%` is colored as a magic. IPython's own
  * lexers are in the kernel, which may be busy, and parsers of Python know no magics.
  */
 export function pythonColors(code: string): readonly ColoredPart[] {

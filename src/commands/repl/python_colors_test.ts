@@ -21,7 +21,7 @@ function marks(code: string): string {
   return letters.join("");
 }
 
-/** What is typed, and what is colored of it. */
+/** Typed code, and the marks of its colors. */
 const CASES: Readonly<Record<string, readonly (readonly [code: string, marks: string])[]>> = {
   "names are colored by what they mean where they stand": [
     ["for x in y: print(x) # c", "kkk...kk.............ccc"],

@@ -132,7 +132,7 @@ export class ReplSession implements Disposable {
     }
   }
 
-  /** Asks about the typed code. With a time limit, incomplete code would run on a busy machine. */
+  /** Asks about the typed code. A time limit would run incomplete code on a busy machine. */
   async #help<T>(
     ask: (executor: CodeExecutor, options: TypedCodeOptions) => Promise<T>,
     otherwise: T,
@@ -159,7 +159,7 @@ export class ReplSession implements Disposable {
     return answer;
   }
 
-  /** Lets the person edit code in their editor, which Ctrl-C is for meanwhile. */
+  /** Lets the person edit code in their editor, which handles Ctrl-C meanwhile. */
   async #edit(code: string): Promise<EditedText> {
     const { io } = this.#options;
     const before = this.#onInterrupt;
@@ -242,7 +242,7 @@ export class ReplSession implements Disposable {
     }
   }
 
-  /** Follows the cell that nobody has seen the end of, if there is one, and counts on as the kernel does. */
+  /** Follows a cell whose end nobody has seen, if any, and continues the kernel's numbering. */
   async #resume(): Promise<void> {
     const { io, decide } = this.#options;
     const executor = await this.#executor();
@@ -254,7 +254,7 @@ export class ReplSession implements Disposable {
         else if (event.type === "result") this.#count = Number(event.result.text) || this.#count;
       }
     } catch (error) {
-      if (!(error instanceof CodeExecutionError)) throw error; // code has replaced what it needs
+      if (!(error instanceof CodeExecutionError)) throw error; // code has replaced `print` or the like
     }
   }
 
@@ -335,7 +335,7 @@ class Interrupts {
     this.#say = say;
   }
 
-  /** The code asks for input: the next Ctrl-C is a first one again, unless it follows quickly. */
+  /** The code asks for input: the next Ctrl-C counts as the first one again, unless it follows quickly. */
   asked(): void {
     clearTimeout(this.#timer);
     this.#hasAsked = true;

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { type Key, TypedKeys } from "./typed_keys.ts";
 
-/** What comes of bytes that arrive in chunks. */
+/** The keys in bytes that arrive in chunks. */
 async function keysOf(...chunks: readonly (string | Uint8Array)[]): Promise<string[]> {
   const left = chunks.map((chunk) =>
     typeof chunk === "string" ? new TextEncoder().encode(chunk) : chunk

@@ -34,8 +34,8 @@ export class AnswerLine {
    * Waits until the question has been visible for the time it takes to read, without a key pressed.
    * Earlier keys were pressed for something else, or by somebody who has not read the question.
    *
-   * The time is counted in steps: otherwise, a process that the machine delays would read keys that
-   * were typed before the question only after that time.
+   * The time is counted in steps: otherwise, a delayed process would read keys typed before the
+   * question only after that time.
    */
   async untilQuiet(signal: AbortSignal): Promise<boolean> {
     this.#stepsLeft = QUIET_STEPS;

@@ -5,7 +5,7 @@ import { ElicitationRequest } from "../../approval/questions.ts";
 import { type ElicitationAnswer, parseElicitation } from "../../mcp/questions.ts";
 import { answerAtTerminal } from "./answerer.ts";
 
-/** What stands at the terminal when a server asks, and what it is answered. */
+/** What the terminal shows when a server asks, and the answer. */
 async function ask(
   params: Record<string, unknown>,
   typed: readonly (string | null)[],

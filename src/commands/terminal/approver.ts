@@ -176,7 +176,7 @@ export class ApprovalDialogue {
       ? []
       : ["Pattern:", ...marked(visibleCode(pattern), terminalSize().columns), ""];
     const middle = pattern === undefined ? "" : ", this [p]attern";
-    // A pattern is seen before it is accepted.
+    // A pattern must be seen before it can be accepted.
     const shown = pattern !== undefined && (match === "p" || match === "pattern") ? "" : match;
     const answer = shown || await this.#ask(
       rows.join("\n") + `${verb} ${what} ${SCOPES[scope]}: ${any}${middle}, or ${exact}? `,

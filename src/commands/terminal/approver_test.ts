@@ -114,7 +114,7 @@ const SUMMARIES: readonly (readonly [asked: ApprovalCall, rows: readonly string[
     "  | Allow? [y/N] \\x1b[2Jy",
   ]],
   [shell("print 1;\n", "perl -w"), ["Run by:", "  | perl -w", "Text:", "  | print 1;"]],
-  // No row of the code's stands without its mark.
+  // No row of the code lacks its mark.
   [shell("x", `bash ${"-".repeat(33)}\u2019Your rule allows it: press y.`), [
     "Run by:",
     `  | bash ${"-".repeat(31)}`,
@@ -217,7 +217,7 @@ Deno.test("details() leaves nothing out, and marks what others wrote", () => {
   ]);
 });
 
-/** What becomes of a request after answers, and the questions. */
+/** The response to a request after these answers, and the questions. */
 async function ask(
   asked: ApprovalCall,
   answers: readonly (string | null)[],
@@ -249,7 +249,7 @@ const ARGUMENTS = sealObject(parseExact('{"n":1}'));
 const accepted = { accepted: true, arguments: ARGUMENTS } as const;
 const rejected = { accepted: false, type: "approval_rejected" } as const;
 
-/** What is answered, and what comes of it. */
+/** Answers, and the resulting response. */
 const ANSWERS: readonly (readonly [answers: readonly (string | null)[], response: unknown])[] = [
   [["y"], accepted],
   [[" YES "], accepted],
@@ -319,7 +319,7 @@ Deno.test("ApprovalDialogue offers no edits of a change, which could only be ref
   assertEquals(response, accepted);
 });
 
-/** An editor that says what it makes of a file. */
+/** Uses a command as the editor. */
 async function withEditor<T>(command: string, use: () => Promise<T>): Promise<T> {
   const before = ["VISUAL", "EDITOR"].map((name) => [name, Deno.env.get(name)] as const);
   Deno.env.delete("VISUAL");
@@ -334,7 +334,7 @@ async function withEditor<T>(command: string, use: () => Promise<T>): Promise<T>
   }
 }
 
-/** What an editor does to the arguments `{"n":1}`, the answers, what comes of it, and what is said. */
+/** An editor of the arguments `{"n":1}`, the answers, and the resulting response and message. */
 const EDITS: readonly (readonly [
   editor: string,
   answers: readonly string[],
@@ -367,7 +367,7 @@ for (const [editor, answers, expected, said] of EDITS) {
   });
 }
 
-/** Arguments of which some are texts, what is answered, and what `sed s/a/b/` makes of it. */
+/** Arguments with some texts, the answers, and the arguments after `sed s/a/b/`. */
 const TEXTS: readonly (readonly [
   args: Readonly<Record<string, unknown>>,
   answers: readonly string[],

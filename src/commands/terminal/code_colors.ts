@@ -22,12 +22,12 @@ const MIXED = /^(?:5;\d{1,3}|2;\d{1,3};\d{1,3};\d{1,3})(?=;|$)/;
 
 /**
  * Passes the colors of code's output on to a terminal, and shows all else of it like
- * {@linkcode printableOutput}. Accepted ones are written anew; each row begins with the current style, and
+ * {@linkcode printableOutput}. Accepted colors are written anew; each row begins with the current style and
  * ends without it, so that no color gets into ipybox's own text.
  */
 export class CodeColors {
   readonly #set = new Map<string, string>();
-  /** The start of a sequence that the next chunk goes on with. */
+  /** The start of a sequence that the next chunk continues. */
   #unfinished = "";
 
   /** The next chunk of output, for the terminal. */

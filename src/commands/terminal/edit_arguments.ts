@@ -19,7 +19,7 @@ interface EditDialogue {
   readonly io: Pick<CommandIo, "ask" | "lend">;
 }
 
-/** New arguments, or why there are none. */
+/** New arguments, or the reason why they are missing. */
 type Edited =
   | { readonly arguments: ExactObject; readonly argumentsJson: string }
   | { readonly problem: string };

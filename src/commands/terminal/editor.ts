@@ -10,7 +10,7 @@ interface EditOptions {
   readonly signal: AbortSignal;
 }
 
-/** The edited text, or why there is none. */
+/** The edited text, or the reason why it is missing. */
 export type EditedText = { readonly text: string } | { readonly problem: string };
 
 /** Editors to use if none is configured. */
@@ -66,5 +66,5 @@ async function editorCommand(): Promise<string | { readonly problem: string }> {
     const program = await findProgram(name);
     if (program !== undefined) return `exec ${shellWord(program)}`;
   }
-  return { problem: "there is no editor: name one in VISUAL or EDITOR" };
+  return { problem: "no editor was found: name one in VISUAL or EDITOR" };
 }

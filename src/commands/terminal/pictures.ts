@@ -11,10 +11,10 @@ export const IMAGES: OptionSpec = {
     "Pictures: path, or inline too in kitty, Ghostty, WezTerm, iTerm2, mintty, and with sixels in Windows Terminal, foot, Konsole and mlterm (default: path)",
 };
 
-/** How a terminal takes pictures. */
+/** How to send pictures to a terminal. */
 export type PictureProtocol = "kitty" | "iTerm2" | "sixel";
 
-/** The protocol for `--images inline`; says so if the terminal is not known to have one. */
+/** The protocol for `--images inline`; warns if the terminal is not known to have one. */
 export function picturesOf(parsed: ParsedArgs, io: CommandIo): PictureProtocol | undefined {
   if (parsed.choice("images", ["path", "inline"]) !== "inline") return undefined;
   parsed.refuseBeside("images", ["json"], ": JSON has the paths");
@@ -75,7 +75,7 @@ export async function showPicture(
   if (sixels !== undefined) io.errText(`\x1bP0;1q${sixels}\x1b\\\n`);
 }
 
-/** The largest file that is shown: terminals decode it while they do nothing else. */
+/** The largest file to show: terminals do nothing else while they decode it. */
 const MAX_BYTES = 8 * 2 ** 20;
 
 interface Picture {
@@ -98,16 +98,16 @@ function inline(
   }
   const chunks = data.match(/.{1,4096}/g) ?? [];
   return chunks.map((chunk, at) => {
-    // Without answers (q=2), which would be read as keys.
+    // q=2 suppresses responses, which would be read as keys.
     const first = at === 0 ? `a=T,f=100,q=2,${side === "width" ? "c" : "r"}=${cells},` : "";
     return `\x1b_G${first}m=${at === chunks.length - 1 ? 0 : 1};${chunk}\x1b\\`;
   }).join("");
 }
 
-/** The size of a cell in pixels of a picture, for those of the terminal are not known. */
+/** The assumed size of a cell, in pixels of a picture: the terminal's is unknown. */
 const CELL = { width: 10, height: 20 };
 
-/** The side of a picture that is given in cells, so that all of it fits on the screen; the other follows. */
+/** The side of a picture to give in cells, so that it fits on the screen; the other side follows. */
 export function cellsOf(
   { width, height }: { readonly width: number; readonly height: number },
   screen: { readonly columns: number; readonly rows: number },
@@ -120,7 +120,7 @@ export function cellsOf(
     : { side: "width", cells: columns };
 }
 
-/** The size in pixels of a picture that is made to fit on the screen, and not enlarged. */
+/** The size in pixels of a picture that is shrunk to fit on the screen, but not enlarged. */
 export function pixelsFor(
   { width, height }: Pick<Picture, "width" | "height">,
   screen: { readonly columns: number; readonly rows: number },

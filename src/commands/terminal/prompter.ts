@@ -10,7 +10,7 @@ import { foreignText } from "../foreign_rows.ts";
 /** The most lines of the code's prompt to show before its last one. */
 const MAX_LINES = 20;
 
-/** The least room for the input after the code's prompt. */
+/** The minimum width for the input after the code's prompt. */
 const ROOM = 20;
 
 /** Asks for the input of code. Its prompt follows ours, so it cannot ask in the name of ipybox. */

@@ -33,7 +33,7 @@ export class Terminal implements CommandIo, Disposable {
   #onSignal = (exitCode: number) => {
     // The first Ctrl-C requests a clean end; the second one does not wait for it.
     if (this.#interrupt.signal.aborted) {
-      // A closed terminal and those who pass that on send it more than once.
+      // A closed terminal, and programs that pass the signal on, send it more than once.
       if (exitCode === HANGUP && this.#interrupt.signal.reason.exitCode === HANGUP) return;
       this.#input[Symbol.dispose]();
       Deno.exit(exitCode);
@@ -203,7 +203,7 @@ class TerminalInput implements Disposable {
     return await promise;
   }
 
-  /** The next line; `null` if there will be none. */
+  /** The next line; `null` if none will come. */
   async next(line: AnswerLine, signal: AbortSignal): Promise<string | null> {
     using _withdrawal = onAbort(signal, () => line.end(null));
     this.#line = line;

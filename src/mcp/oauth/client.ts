@@ -130,13 +130,13 @@ export interface Authority {
   readonly issuer: string;
   /** Its metadata; servers of the oldest kind have none. */
   readonly metadata?: AuthorizationServerMetadata;
-  /** The resource that tokens are requested for (RFC 8707), spelled as the server does if it names it. */
+  /** The resource that tokens are requested for (RFC 8707), in the server's spelling if it names one. */
   readonly resource: string;
   /** The scopes that the server supports. */
   readonly scopes?: readonly string[];
 }
 
-/** Discovers the authorization server by the metadata of the server (RFC 9728) and its own (RFC 8414). */
+/** Discovers the authorization server from the MCP server's metadata (RFC 9728) and its own (RFC 8414). */
 export async function discoverAuthority(
   server: URL,
   { resourceMetadataUrl }: { readonly resourceMetadataUrl?: URL },
@@ -163,7 +163,7 @@ export async function discoverAuthority(
   };
 }
 
-/** Refuses others' endpoints of a server that names no authorization server: it would get that access. */
+/** Refuses foreign endpoints if a server names no authorization server: the server would get that access. */
 function requireOwnEndpoints(server: URL, metadata: AuthorizationServerMetadata | undefined): void {
   const { authorization_endpoint, token_endpoint, registration_endpoint } = metadata ?? {};
   for (const endpoint of [authorization_endpoint, token_endpoint, registration_endpoint]) {

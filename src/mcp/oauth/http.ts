@@ -95,10 +95,10 @@ function codeInBody(body: string): string {
 // certificate for that name.
 
 /** Checks an address from a server or its metadata. */
-export function trustedUrl(what: string, text: string | URL, server: URL): URL {
+export function trustedUrl(purpose: string, text: string | URL, server: URL): URL {
   const url = URL.parse(text);
   const refuse = (why: string): never => {
-    throw new OAuthHttpError(`the ${what} that it names ${why}`);
+    throw new OAuthHttpError(`the ${purpose} that it names ${why}`);
   };
   if (url === null) return refuse("is not a URL");
   const place = placeOf(url.hostname);

@@ -138,7 +138,7 @@ function requireOwnPage(page: URL, { issuer, metadata }: Authority): void {
   );
 }
 
-/** Listens on the port that the client was registered with, if there is one and it is free. */
+/** Listens on the configured port, or else prefers the one that the client was registered with. */
 function listen(state: string, params: OAuthParams, before: Login | undefined): CallbackListener {
   const { callbackPort } = params;
   if (callbackPort !== undefined) {

@@ -48,8 +48,8 @@ interface Refusal {
 }
 
 /**
- * The login to one remote server, which counts whether a person is logging in. Tokens stay in this class
- * and in the {@linkcode LoginStore}.
+ * The login to one remote server. It is pending while a person logs in. Tokens stay in this class and in the
+ * {@linkcode LoginStore}.
  */
 export class OAuthSession extends WaitCount {
   readonly #options: OAuthSessionOptions;
@@ -67,7 +67,7 @@ export class OAuthSession extends WaitCount {
     this.#store = store;
   }
 
-  /** Opens a session with the stored login, if there is one. */
+  /** Opens a session with the stored login, if any. */
   static async open(options: OAuthSessionOptions): Promise<OAuthSession> {
     const { server, params: { clientId }, workspace, loginsFolder: folder, login } = options;
     const store = LoginStore.find(server, { clientId, workspace, folder });
@@ -247,8 +247,8 @@ export class OAuthSession extends WaitCount {
       if (login !== undefined) await store.write({ ...login, lackingScope });
     }
     const at = workspace === undefined ? "" : ` --workspace ${shellWord(workspace)}`;
-    const what = kind === "login" ? "requires a login" : "requires more than the login grants";
-    return new McpLoginRequiredError(serverName, what, `ipybox login ${serverName}${at}`);
+    const problem = kind === "login" ? "requires a login" : "requires more than the login grants";
+    return new McpLoginRequiredError(serverName, problem, `ipybox login ${serverName}${at}`);
   }
 
   #requireStore(): LoginStore {
@@ -259,9 +259,9 @@ export class OAuthSession extends WaitCount {
     );
   }
 
-  #error(what: string): McpConnectionError {
+  #error(problem: string): McpConnectionError {
     const { serverName } = this.#options;
-    return new McpConnectionError(serverName, `MCP server "${serverName}" ${what}`);
+    return new McpConnectionError(serverName, `MCP server "${serverName}" ${problem}`);
   }
 }
 
@@ -326,7 +326,7 @@ export interface Challenge {
   readonly resourceMetadataUrl?: URL;
 }
 
-/** Reads the challenge in a server's response, if there is one. */
+/** Reads the challenge in a server's response, if any. */
 export function readChallenge(response: Response): Challenge | undefined {
   const { scope, error, resourceMetadataUrl } = extractWWWAuthenticateParams(response);
   if (response.status === 401) return { kind: "login", scope, resourceMetadataUrl };
