@@ -1,7 +1,7 @@
-// deno-lint-ignore-file no-console -- a script talks to whoever started it
+// deno-lint-ignore-file no-console -- a script reports to its caller
 /**
- * `deno task package [js] [npm] [mcpb] [--to DIR]`: makes what ipybox is distributed as, or some of it,
- * in `dist/` or another folder.
+ * `deno task package [js] [npm] [mcpb] [--to DIR]`: makes the distribution packages of ipybox, or
+ * some of them, in `dist/` or another folder.
  *
  * - js: `ipybox.js`, the command line as one file for Deno
  * - npm: `ipybox.tgz`, the npm package, with the command, the modules for Deno, their types, and Deno
@@ -60,7 +60,10 @@ async function npmPackage(): Promise<URL> {
   return file;
 }
 
-/** Writes the types of the modules beside their code: `deno bundle` makes none, `deno pack` those of JSR. */
+/**
+ * Writes the types of the modules beside their code: `deno bundle` makes none, but `deno pack`
+ * does, for JSR.
+ */
 async function declareTypes(lib: string): Promise<void> {
   const whole = await Deno.makeTempDir({ prefix: "ipybox-types-" });
   try {
@@ -93,7 +96,7 @@ async function mcpBundle(ipybox: URL): Promise<URL> {
   return file;
 }
 
-/** Progress, which can take a minute for a step, apart from the results. */
+/** Reports progress, separate from the results: a step can take a minute. */
 function say(line: string): void {
   console.error(line);
 }
@@ -113,7 +116,7 @@ async function copyInto(folder: URL, files: readonly URL[]): Promise<void> {
   }
 }
 
-/** The version stands in `deno.json` only. */
+/** Copies a manifest with the version, which is only in `deno.json`. */
 async function withVersion(from: URL, to: URL): Promise<void> {
   const manifest: unknown = JSON.parse(await Deno.readTextFile(from));
   await Deno.writeTextFile(to, JSON.stringify(Object.assign({}, manifest, { version }), null, 2));

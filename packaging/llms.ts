@@ -1,6 +1,6 @@
 /**
- * Writes `docs/llms.txt` and `docs/llms-full.txt`, which agents read, from the documents and what
- * `deno doc` prints of the modules, which comes on stdin; with `--check` it only compares.
+ * Writes `docs/llms.txt` and `docs/llms-full.txt`, which agents read, from the documents and the
+ * output of `deno doc` on stdin; with `--check` it only compares.
  *
  * @see {@link https://llmstxt.org}
  * @module
@@ -27,7 +27,7 @@ async function api(): Promise<string> {
   }).join("\n").replaceAll(root.href, "").trim(); // a checkout may be anywhere
 }
 
-/** What a document is about: its title and its chapters. */
+/** The title and the chapters of a document. */
 function headingsOf(text: string): string[] {
   const code = /^```.*?^```$/gms; // whose comments look like headings
   return [...text.replaceAll(code, "").matchAll(/^##? (.+)$/gm)].map(([, heading = ""]) => heading);

@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"];
 
-// The JavaScript engine reserves addresses, which take no memory, and crashes where it gets too few.
+// The JavaScript engine reserves addresses, which take no memory, and crashes if it gets too few.
 const NEEDED_GIB = 40;
 const gib = addressSpace() / 2 ** 30;
 if (gib < NEEDED_GIB) {
@@ -25,7 +25,7 @@ if (gib < NEEDED_GIB) {
 const deno = createRequire(import.meta.url)("deno/install_api.cjs").runInstall();
 const cli = fileURLToPath(new URL("lib/cli.js", import.meta.url));
 const flags = ["-A", "--no-config", "--no-lock", "--unstable-no-legacy-abort"];
-// What this machine trusts counts, as the certificates of a company do.
+// Deno also trusts this machine's certificates, such as a company's.
 const env = { DENO_TLS_CA_STORE: "system,mozilla", ...process.env };
 const args = ["run", ...flags, cli, ...process.argv.slice(2)];
 
@@ -34,8 +34,8 @@ if (process.platform !== "win32") process.execve?.(deno, [deno, ...args], env);
 
 const child = spawn(deno, args, { stdio: "inherit", env });
 
-// A terminal sends Ctrl-C to Deno, too, and a second one would end ipybox without its clean-up. That it
-// was closed, it may say only to this process.
+// A terminal sends Ctrl-C to Deno, too, and a second one would end ipybox without its clean-up. A
+// terminal that closes may notify only this process.
 const atTerminal = [process.stdin, process.stdout, process.stderr].some(({ isTTY }) => isTTY);
 const bothGet = atTerminal ? ["SIGINT"] : [];
 for (const signal of SIGNALS) {

@@ -1,12 +1,15 @@
 import { z } from "zod";
 
 /**
- * The rule for shell commands in a kernel: none, or that the host must approve them, or also
- * that code can start processes in no other way.
+ * The rule for shell commands in a kernel: no rule, approval by the host, or approval with every
+ * other way to start a process blocked.
  */
 export type ShellGuard = "none" | "approval" | "escape";
 
-/** How the reader of code's output installs packages: by a command, in a session, by a tool or a method. */
+/**
+ * How the reader of the output installs packages: with a command, in a session, with a tool or a
+ * method.
+ */
 export type Installer = "command" | "session" | "tool" | "method";
 
 /** The kernel's configuration, sent once before any code runs in it. */
@@ -17,7 +20,7 @@ export interface BootstrapConfig {
   readonly restoreWorkingDir: boolean;
   /** The rule for shell commands. */
   readonly shell: ShellGuard;
-  /** Whether the sandbox may be why code fails. */
+  /** Whether code may fail because of the sandbox. */
   readonly sandboxed: boolean;
   /** How a missing package is installed, if it can be. */
   readonly installer?: Installer;
@@ -30,7 +33,7 @@ export function bootstrapCode(config: BootstrapConfig): string {
   return callOf("start", config);
 }
 
-/** The one statement by which a kernel that was started ahead begins. */
+/** The statement that puts a spare kernel into use. */
 export function beginCode(toolToken: string | undefined): string {
   return callOf("begin", toolToken === undefined ? {} : { toolToken });
 }
@@ -57,11 +60,11 @@ function callOf(name: "start" | "begin", config: unknown): string {
   })`;
 }
 
-/** A text as a literal of Python: a JSON string is one, too. */
+/** Writes a text as a Python string literal, which a JSON string is, too. */
 function literal(text: string): string {
-  // IPython takes some Unicode characters for line breaks, so there are none of them in the code.
+  // IPython takes some Unicode characters for line breaks, so everything beyond ASCII is escaped.
   return JSON.stringify(text).replace(/[^\x20-\x7e]/gu, (character) => {
-    // Python does not make one character of two halves.
+    // Python does not combine two surrogates into one character.
     const digits = (character.codePointAt(0) ?? 0).toString(16);
     return digits.length > 4 ? `\\U${digits.padStart(8, "0")}` : `\\u${digits.padStart(4, "0")}`;
   });

@@ -7,7 +7,7 @@ Deno.test("the code to look at is one literal of Python, also with characters be
   assertEquals(valueOf(literal), "x = 'é😀'\u2028");
 });
 
-/** The text that a literal of Python stands for. */
+/** The value of a Python string literal. */
 function valueOf(literal = ""): string {
   const halves = literal.replaceAll(
     /\\U([0-9a-f]{8})/g,

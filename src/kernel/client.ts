@@ -5,8 +5,8 @@ import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "./typed_code
 /**
  * A running IPython kernel and its client. Disposing it ends the kernel.
  *
- * Executions run one after the other in the order in which they were asked for. A kernel that dies
- * or cannot be interrupted is replaced by a fresh one with the same set-up.
+ * Executions run one after the other in the order in which they were requested. A kernel that dies
+ * or cannot be interrupted is replaced with a fresh one that has the same set-up.
  *
  * @example
  * ```ts
@@ -28,7 +28,7 @@ export class KernelClient implements AsyncDisposable {
   /**
    * Starts a kernel.
    *
-   * @param options The gateway to start it at, and how.
+   * @param options The gateway to start it at, and further settings.
    * @returns The client, ready for code.
    * @throws {KernelStartError} The gateway cannot be reached, or the kernel cannot be set up or is
    * not ready within `startTimeoutMs`.
@@ -53,8 +53,8 @@ export class KernelClient implements AsyncDisposable {
   }
 
   /**
-   * Interrupts the execution under way, if there is one: its code sees a `KeyboardInterrupt`, which
-   * it may catch and continue, unlike a cancelled one.
+   * Interrupts the running execution, if any: its code sees a `KeyboardInterrupt`, which it may
+   * catch to continue, unlike a cancellation.
    */
   async interrupt(): Promise<void> {
     await this.#host.interrupt();
@@ -64,7 +64,7 @@ export class KernelClient implements AsyncDisposable {
    * Reports whether code is complete or needs more lines.
    *
    * @param code IPython code, as far as it is typed.
-   * @param options How long the answer is waited for.
+   * @param options How long to wait for the answer.
    * @returns Its status, and the indentation of its next line.
    * @throws {DOMException} A `TimeoutError` when the kernel was busy for longer than `timeoutMs`.
    * @throws {KernelDiedError} The kernel died during the call.
@@ -87,7 +87,7 @@ export class KernelClient implements AsyncDisposable {
    *
    * @param code IPython code, as far as it is typed.
    * @param cursor The position, as an index of the string.
-   * @param options How long the answer is waited for.
+   * @param options How long to wait for the answer.
    * @returns The completions, and the part of the code that each of them replaces.
    * @throws {RangeError} `cursor` is not a position between two characters of the code.
    * @throws {DOMException} A `TimeoutError` when the kernel was busy for longer than `timeoutMs`.
@@ -112,8 +112,8 @@ export class KernelClient implements AsyncDisposable {
   }
 
   /**
-   * Replaces the kernel by a fresh one. An execution under way ends with an `AbortError`; those that
-   * wait for their turn run in the fresh kernel.
+   * Replaces the kernel with a fresh one. An execution under way ends with an `AbortError`; those
+   * that wait for their turn run in the fresh kernel.
    */
   async reset(): Promise<void> {
     await this.#host.reset();

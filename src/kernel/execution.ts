@@ -16,7 +16,7 @@ import { ChunkQueue, MAX_UNREAD, type OutputChunk } from "./spill_file.ts";
 export interface ExecuteOptions {
   /**
    * Cancels the execution: its code is interrupted, and if it does not end within the client's
-   * `interruptGraceMs`, the kernel is replaced by a fresh one.
+   * `interruptGraceMs`, the kernel is replaced with a fresh one.
    */
   readonly signal?: AbortSignal;
   /**
@@ -87,7 +87,7 @@ export interface Execution extends AsyncIterable<OutputChunk> {
   /**
    * Cancels the execution, as its signal would. Does nothing if it has ended.
    *
-   * @param reason What `result` rejects with.
+   * @param reason The error that `result` rejects with.
    * @returns Whether the kernel's variables survived.
    */
   cancel(reason?: unknown): Promise<KernelState>;
@@ -101,7 +101,7 @@ export interface Execution extends AsyncIterable<OutputChunk> {
 
 /** Options of {@linkcode Run}. */
 interface RunParts extends ExecuteOptions {
-  /** The id of its request, by which another host finds it; by default a new one. */
+  /** The id of its request, with which another host can find it; a new one by default. */
   readonly id?: string;
   readonly code: string;
   readonly maxOutputBytes: number;
@@ -112,7 +112,7 @@ interface RunParts extends ExecuteOptions {
   readonly graceMs: number;
   /** Aborts when the kernel's host is closed. */
   readonly closed: AbortSignal;
-  /** Whether to queue text for a reader, as by default. */
+  /** Whether to queue text for a reader, which is the default. */
   readonly chunks?: boolean;
 }
 
@@ -127,7 +127,7 @@ const IDLE_GRACE_MS = 10_000;
 
 /** Code that waits for a kernel, runs or has ended, with its output. `KernelHost` decides when it runs. */
 export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
-  /** The result of the code; rejects if there is none. */
+  /** The result of the code; rejects without one. */
   readonly result: Promise<ExecutionResult>;
   /** Whether the kernel's variables survived; resolves when the code has ended. */
   readonly state: Promise<KernelState>;
@@ -164,7 +164,7 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
     });
     this.state = this.#outcome.promise.then(({ state }) => state);
     this.result = this.#outcome.promise.then(({ failure }) => this.#finish(failure));
-    this.result.catch(() => {}); // who only iterates, or only cancels, does not wait for it
+    this.result.catch(() => {}); // callers that only iterate or cancel do not await it
   }
 
   /** The output so far. */
@@ -204,7 +204,10 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
     }
   }
 
-  /** Runs the code in an idle kernel. With the outcome `"lost"`, it may still run: end its kernel. */
+  /**
+   * Runs the code in an idle kernel. After the outcome `"lost"`, the code may still run: end its
+   * kernel.
+   */
   async runIn(kernel: Kernel, cancelled: AbortSignal): Promise<Outcome> {
     const { code, storeHistory = false, onInput } = this.#parts;
     const collector = this.#collector;
@@ -303,7 +306,8 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
       this.interrupt().catch(() => {}); // #untilSettled() waits for it
     }
     if (await settledWithin(kept, graceMs / 2) && await kept) return "kept";
-    // Once the code has ended, the kernel will answer, if late: a busy machine must not cost variables.
+    // Once the code has ended, the kernel answers sooner or later: keep its variables on a busy
+    // machine.
     if (request.isIdle && await settledWithin(kept, IDLE_GRACE_MS) && await kept) return "kept";
     return "lost";
   }
@@ -321,7 +325,7 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
     using _collector = this.#collector;
     try {
       if (failure !== undefined) throw failure.error;
-      return this.#collector.partial(); // which may say something
+      return this.#collector.partial(); // this may add messages
     } finally {
       this.events.end();
     }
@@ -358,8 +362,9 @@ function inputQuestion(content: Readonly<Record<string, unknown>>): InputQuestio
 }
 
 /**
- * A question of executed code to the person at the application, by `input()`, `getpass.getpass()` or a
- * debugger. The code waits for the answer. The first one counts; later ones change nothing.
+ * A question from executed code to the person at the application, asked through `input()`,
+ * `getpass.getpass()` or a debugger. The code waits for the answer. The first one counts; later
+ * ones change nothing.
  *
  * @example
  * ```ts
@@ -388,7 +393,7 @@ export class InputRequest implements InputQuestion {
   /**
    * Created by ipybox; not for direct construction.
    *
-   * @param question What is asked.
+   * @param question The question of the code.
    * @param reply Sends the answer.
    */
   constructor(question: InputQuestion, reply: (value: string) => void) {
@@ -420,7 +425,7 @@ export class InputRequest implements InputQuestion {
   }
 
   /**
-   * Withdraws the question. For whoever passed it on.
+   * Withdraws the question, on behalf of the side that passed it on.
    *
    * @param reason Why.
    */

@@ -28,8 +28,8 @@ import { WorkspaceFiles } from "../place/workspace_files.ts";
 import type { SupervisedLauncher } from "../place/supervisor.ts";
 
 /**
- * A running Jupyter Kernel Gateway, by default in the sandbox. Disposing it ends it with
- * all its kernels and all they started.
+ * A running Jupyter Kernel Gateway, by default in the sandbox. Disposing it also ends all its
+ * kernels and everything that they started.
  *
  * Any Jupyter client can use it at {@linkcode url} with {@linkcode token}.
  *
@@ -47,7 +47,7 @@ import type { SupervisedLauncher } from "../place/supervisor.ts";
  * ```
  */
 export class KernelGateway implements AsyncDisposable {
-  /** Where it answers: a loopback address. */
+  /** Its URL, on a loopback address. */
   readonly url: URL;
   /** The token to send as `Authorization: token …`. */
   readonly token: string;
@@ -91,7 +91,7 @@ export class KernelGateway implements AsyncDisposable {
    * Starts a gateway and resolves once it answers requests and, in the sandbox, once a test from
    * inside has shown that the sandbox holds.
    *
-   * @param options Which Python, where, and how.
+   * @param options The Python to use, and where and how to run it.
    * @returns The running gateway.
    * @throws {EnvironmentNotReadyError} The Python is missing or lacks packages.
    * @throws {SandboxUnavailableError} The sandbox does not start or does not hold.
@@ -152,7 +152,7 @@ export class KernelGateway implements AsyncDisposable {
     return this.#running.checker();
   }
 
-  /** @internal Brings generated modules to kernels, where these do not see the workspace. */
+  /** @internal Copies generated modules to the kernels, if those do not see the workspace. */
   async sync(isChanged?: boolean): Promise<void> {
     await this.#running.sync?.(isChanged);
   }
@@ -162,13 +162,13 @@ export class KernelGateway implements AsyncDisposable {
     return this.#running.file();
   }
 
-  /** @internal Keeps facts that the next host needs; only a durable gateway can. */
+  /** @internal Stores facts for the next host; only a durable gateway can. */
   keep(kept: Readonly<Record<string, unknown>>): void {
     const { launcher, facts } = this.#running;
     launcher?.keep({ ...kept, gateway: facts });
   }
 
-  /** @internal Leaves one that lasts to another host. */
+  /** @internal Leaves a lasting gateway to another host. */
   async leave(): Promise<void> {
     await this.#running.launcher?.leave();
     await this[Symbol.asyncDispose]();
@@ -194,7 +194,7 @@ export interface LastingFacts {
   readonly copied?: CopiedFolders | undefined;
 }
 
-/** Options of a gateway that runs already. */
+/** Options of a gateway that already runs. */
 type AttachOptions = Pick<KernelGatewayOptions, "kernelDoor" | "startTimeoutMs" | "signal" | "log">;
 
 /** The parts of a start. */
@@ -329,7 +329,7 @@ function openChecker(
  * Waits until a gateway answers a request. It is sent once: the listener is there from the start,
  * and answers as soon as the gateway is up.
  *
- * This is plain HTTP over a plain socket, because `fetch` might go through a proxy of the user's.
+ * This is plain HTTP over a plain socket, because `fetch` might go through the user's proxy.
  */
 async function untilAnswers(
   port: number,
@@ -346,7 +346,7 @@ async function untilAnswers(
       "Connection: close",
     ];
     await connection.write(new TextEncoder().encode(lines.join("\r\n") + "\r\n\r\n"));
-    // To its end, but not more than a gateway would say.
+    // Read to the end, but no more than a gateway would send.
     const answer = new TextDecoder().decode(await fill(new Uint8Array(8192), connection));
     if (!answer.startsWith("HTTP/1.1 200 ")) {
       throw new Error(`The kernel gateway answered: ${answer.split("\r\n")[0]}`);
@@ -412,7 +412,8 @@ function gatewaySpec({ options, place, token, kernelsApart, durable }: GatewayPa
       // A short path: programs make sockets there.
       kernel_folders: place.hasOwnTmp ? { ...KERNEL_FOLDERS, TMPDIR: "/tmp" } : KERNEL_FOLDERS,
       resource_dir: paths.launcher,
-      guards_programs: copied !== undefined, // here, code cannot write to them, or to all that is the user's
+      // On this machine, code can write to none of them, or to all of the user's files.
+      guards_programs: copied !== undefined,
       durable,
     },
   };

@@ -14,7 +14,10 @@ export interface CheckerProcess {
   readonly stream: ByteStream;
   /** A folder for the stubs that it reads, which only it and the host see. */
   readonly stubs: string;
-  /** The path of that folder on the checker's machine, if that is another one, and how it is copied there. */
+  /**
+   * If the checker is on another machine: the path of that folder there, and a function that copies
+   * it.
+   */
   readonly elsewhere?: { readonly folder: string; readonly publish: () => Promise<void> };
 }
 
@@ -39,9 +42,9 @@ export interface GatewayAddress {
   readonly limits?: EffectiveLimits;
 }
 
-/** A gateway; one of ipybox's own can do more than answer requests. */
+/** A gateway; ipybox's own can do more than answer requests. */
 interface Gateway extends GatewayAddress {
-  /** Starts a type checker beside its kernels; `undefined` if there is none. */
+  /** Starts a type checker beside its kernels; `undefined` without one. */
   openChecker?(): CheckerProcess | undefined;
   /** Copies generated modules to its kernels, if they do not see the host's. */
   sync?(isChanged: boolean): Promise<void>;

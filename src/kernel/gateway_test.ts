@@ -22,7 +22,7 @@ import type { Logger } from "../base/log.ts";
 import { KernelGateway } from "./gateway.ts";
 import type { KernelGatewayOptions } from "../place/place.ts";
 
-/** A log that can be asked what was said. */
+/** A log that records warnings and errors. */
 class Recorder implements Logger {
   readonly warnings: string[] = [];
   debug(): void {}
@@ -42,7 +42,7 @@ function start(
   return KernelGateway.start({ python: testPython(), workspace: workspace.path, ...options });
 }
 
-/** What a gateway leaves nothing of: its processes and its folder. */
+/** Asserts that a gateway has left no processes and no folder. */
 async function assertNothingLeft(gateway: KernelGateway): Promise<void> {
   await untilNoneWith(gateway.sessionDir);
   await assertRejects(() => Deno.stat(gateway.sessionDir), Deno.errors.NotFound);
@@ -199,7 +199,7 @@ Deno.test("KernelGateway.start() names what is no Python, and packages that are 
   assertEquals(error.fix, `${bare} -m pip install jupyter_kernel_gateway ipykernel`);
 });
 
-/** A Python that answers the first question truly and then does something else. */
+/** A Python that answers the first question correctly and then does something else. */
 async function pretender(folder: TempFolder, script: string): Promise<string> {
   const path = `${folder.path}/pretender`;
   const answer = JSON.stringify({
@@ -295,7 +295,7 @@ Deno.test("KernelGateway.start() that is given up as it connects leaves no conne
   const controller = new AbortController();
   const reason = new Error("changed my mind");
   const debug = (message: string) => {
-    // What follows until it connects is done in one go.
+    // The steps from here until it connects run in one go.
     if (message.startsWith("The launcher is up")) queueMicrotask(() => controller.abort(reason));
   };
   const log = { ...silentLogger, debug };

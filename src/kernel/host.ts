@@ -37,8 +37,8 @@ export interface KernelClientOptions
   /** The kernel gateway: a running `KernelGateway` is one. */
   readonly gateway: GatewayAddress;
   /**
-   * The folder for files of displays, such as images, and for texts that are too long. It is created with
-   * the first.
+   * The folder for files of displays, such as images, and for texts that are too long. It is
+   * created with the first file.
    *
    * @default {"images"}
    */
@@ -54,22 +54,22 @@ export interface KernelClientOptions
    */
   readonly shell?: ShellGuard;
   /**
-   * Makes the token that code shows to the tool server, from `IPYBOX_TOOL_TOKEN`; the one before ends
-   * with that. It is called as soon as a kernel is given up, before its processes have ended.
+   * Makes the token (`IPYBOX_TOOL_TOKEN`) that code sends to the tool server, and revokes the
+   * previous one. It is called as soon as a kernel is given up, before its processes have ended.
    *
    * @default {undefined} the gateway's token for all its kernels
    */
   readonly toolToken?: () => string;
   /**
-   * Ends the gateway. It is asked to where a kernel that is given up is not ended by its gateway, or
-   * where no kernel can be started in its place.
+   * Ends the gateway. Called if the gateway does not end a kernel that was given up, or cannot
+   * start another one in its place.
    *
-   * @default {undefined} such a gateway is tried again
+   * @default {undefined} the gateway is tried again
    */
   readonly endGateway?: () => Promise<void>;
   /**
-   * The time limit for interrupted code to end before its kernel is replaced. One that says that the
-   * code has ended gets ten seconds more to be ready for other code.
+   * The time limit for interrupted code to end before its kernel is replaced. A kernel that reports
+   * the end of the code gets ten more seconds to be ready for other code.
    *
    * @default {2000}
    */
@@ -81,7 +81,7 @@ export interface KernelHostOptions
   extends
     Omit<KernelClientOptions, "gateway">,
     Pick<OwnOptions, "shownPath" | "spareKernel" | "installer"> {
-  /** A gateway that runs, or how the host starts its own, and a fresh one when that has ended. */
+  /** A running gateway, or how the host starts its own, and a fresh one when that has ended. */
   readonly gateway: GatewayAddress | KernelGatewayOptions;
   /** Called with each kernel before code runs in it. */
   readonly onKernel?: (kernel: KernelReference) => void;
@@ -90,7 +90,7 @@ export interface KernelHostOptions
     readonly kernel: KernelReference;
     readonly execution?: {
       readonly id: string;
-      /** Makes the request that follows it. */
+      /** Makes the request that receives its messages. */
       readonly find: (host: KernelHost, kernel: Kernel) => KernelRequest;
     } | undefined;
   };
@@ -125,11 +125,11 @@ type State =
   | { readonly is: "starting"; readonly start: Promise<Kernel> }
   | { readonly is: "idle"; readonly start: Promise<Kernel> }
   | { readonly is: "busy"; readonly start: Promise<Kernel>; readonly execution: AnyRun }
-  /** The variables of earlier code are gone; `told` once an execution has failed with the reason. */
+  /** The variables of earlier code are gone; `reported` once an execution failed with the reason. */
   | {
     readonly is: "lost";
     readonly reason: unknown;
-    readonly told: boolean;
+    readonly reported: boolean;
     /** The kernel that takes the place of the lost one. */
     readonly start: Promise<Kernel> | undefined;
   }
@@ -144,12 +144,12 @@ const HEAD_START_MS = 3000;
 /** The time limit for a kernel that does nothing to answer. */
 const READY_TIMEOUT_MS = 1000;
 
-/** One that dies sooner is only replaced when it is needed: something may keep killing them. */
+/** A kernel that dies sooner is replaced only when needed: something may keep killing kernels. */
 export const SHORT_LIFE_MS: number = 1000;
 
 /**
  * The owner of a kernel's life: it starts the kernel and, if it must, its gateway, gives turns to
- * executions, and replaces a kernel that dies or is given up: by the spare one where it is ready.
+ * executions, and replaces a kernel that dies or is given up: with the spare one if that is ready.
  *
  * Disposing it ends the kernels, and the gateway that it has started.
  */
@@ -162,10 +162,12 @@ export class KernelHost implements AsyncDisposable {
   readonly #closed = new AbortController();
   /** Kernels that are being ended. The next one is started, or begins, after that. */
   readonly #endings = new Set<Promise<void>>();
-  #hasEnded = false; // a kernel, since modules were last brought to one
+  #hasEnded = false; // whether a kernel has, since modules were last copied
   #gateway: GatewayConnection | undefined;
   #state: State;
-  /** The start that looks for an earlier host's kernel. If that died, an execution must report it. */
+  /**
+   * The attempt to attach to an earlier host's kernel. If that died, an execution must report it.
+   */
   #attaching: Promise<Kernel> | undefined;
   #spare: Promise<Kernel> | undefined;
   /** Whether code has run. */
@@ -186,7 +188,7 @@ export class KernelHost implements AsyncDisposable {
     this.#state = { is: "starting", start: this.#watch(start) };
   }
 
-  /** Starts a kernel, and with it a gateway where none is given. */
+  /** Starts a kernel, and a gateway unless one is given. */
   static async start(options: KernelHostOptions): Promise<KernelHost> {
     requirePositive(options, ["startTimeoutMs"]);
     for (const name of ["maxOutputBytes", "interruptGraceMs"] as const) {
@@ -207,7 +209,10 @@ export class KernelHost implements AsyncDisposable {
     }
   }
 
-  /** Waits for the turn, which lasts until it is disposed: one execution or question has it. */
+  /**
+   * Waits for the turn, which lasts until it is disposed. One execution or question has it at a
+   * time.
+   */
   async turn(signal: AbortSignal): Promise<Disposable> {
     const turn = await this.#turns.acquire(signal);
     if (this.#state.is !== "closed") return turn;
@@ -266,9 +271,11 @@ export class KernelHost implements AsyncDisposable {
     return codeCompletions(await this.#ask(request, options), code);
   }
 
-  /** Has the kernel inspect code that its caller, who holds the turn, is about to run; JSON. */
+  /**
+   * Has the kernel inspect code that the caller, holding the turn, is about to run; returns JSON.
+   */
   async inspect(code: string, signal: AbortSignal): Promise<string> {
-    if (this.#untold !== undefined) throw this.#untold.reason;
+    if (this.#unreported !== undefined) throw this.#unreported.reason;
     const kernel = await abortable(this.#usable(), signal);
     return await kernel.inspect(code, signal);
   }
@@ -285,7 +292,7 @@ export class KernelHost implements AsyncDisposable {
     }
   }
 
-  /** Starts a type checker beside the kernel; `undefined` where there is none. */
+  /** Starts a type checker beside the kernel; `undefined` without one. */
   openChecker(): CheckerProcess | undefined {
     return this.#gateway?.address.openChecker?.();
   }
@@ -295,7 +302,7 @@ export class KernelHost implements AsyncDisposable {
     return new WorkspaceFiles(() => this.#gateway?.openFile());
   }
 
-  /** Brings generated modules to the kernel, where it does not see them. */
+  /** Copies generated modules to the kernel, if it does not see them. */
   async sync(): Promise<void> {
     const isChanged = this.#hasEnded; // its code could have changed the copies
     this.#hasEnded = false;
@@ -303,23 +310,23 @@ export class KernelHost implements AsyncDisposable {
     await this.#gateway?.address.sync?.(isChanged);
   }
 
-  /** Resolves when there is a gateway: a fresh one, if the loss of the last has been reported. */
+  /** Resolves when a gateway runs: a fresh one, if the loss of the last one has been reported. */
   async ready(): Promise<void> {
-    if (this.#needsGateway && this.#untold === undefined) await this.#usable();
+    if (this.#needsGateway && this.#unreported === undefined) await this.#usable();
   }
 
-  /** Replaces the kernel by a fresh one. An execution under way ends with an `AbortError`. */
+  /** Replaces the kernel with a fresh one. An execution under way ends with an `AbortError`. */
   async reset(): Promise<void> {
     if (this.#state.is !== "closed") {
       this.#replace(new DOMException("The kernel was reset", "AbortError"));
     }
     try {
-      await this.#usable(); // which has just answered
+      await this.#usable(); // it has just answered
     } catch {
-      this.#tell();
+      this.#markReported();
       await this.#usable();
     }
-    this.#tell(); // nobody counts on variables after a reset
+    this.#markReported(); // nobody counts on variables after a reset
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -357,10 +364,10 @@ export class KernelHost implements AsyncDisposable {
 
   /** Runs code whose turn it is, and says how it ended. Never rejects. */
   async #perform(execution: AnyRun, cancelled: AbortSignal): Promise<Outcome> {
-    const loss = this.#untold;
+    const loss = this.#unreported;
     if (loss !== undefined) {
       // Code that counts on its variables must not run without them unnoticed.
-      this.#tell();
+      this.#markReported();
       return { state: "lost", failure: { error: loss.reason } };
     }
     try {
@@ -386,22 +393,22 @@ export class KernelHost implements AsyncDisposable {
     return await kernel.ask(content, { signal, graceMs });
   }
 
-  /** The kernel in use, or the one that will be; it is started if none is. */
+  /** The current kernel, or else the next one, which is started if necessary. */
   #usable(): Promise<Kernel> {
     const state = this.#state;
     if (state.is === "closed") return Promise.reject(state.reason);
     if (state.start !== undefined) return state.start;
-    // An execution must learn of a gateway's end before there is another one.
-    if (!state.told && this.#needsGateway) return Promise.reject(state.reason);
+    // An execution must report a gateway's end before another one is started.
+    if (!state.reported && this.#needsGateway) return Promise.reject(state.reason);
     const start = this.#next();
-    this.#state = state.told ? { is: "starting", start } : { ...state, start };
+    this.#state = state.reported ? { is: "starting", start } : { ...state, start };
     return start;
   }
 
   /** Why variables are gone, if no execution has reported it yet. */
-  get #untold(): { readonly reason: unknown } | undefined {
+  get #unreported(): { readonly reason: unknown } | undefined {
     const state = this.#state;
-    return state.is === "lost" && !state.told ? state : undefined;
+    return state.is === "lost" && !state.reported ? state : undefined;
   }
 
   /** Whether the host has to start a gateway before a kernel. */
@@ -413,7 +420,7 @@ export class KernelHost implements AsyncDisposable {
 
   /** Starts the next kernel. */
   #next(): Promise<Kernel> {
-    const toolToken = this.#options.toolToken?.(); // from here on, those of earlier kernels are refused
+    const toolToken = this.#options.toolToken?.(); // from now on, earlier tokens are refused
     return this.#watch(this.#startNext(toolToken, this.#takeSpare()));
   }
 
@@ -436,11 +443,11 @@ export class KernelHost implements AsyncDisposable {
     const state = this.#state;
     if (state.start !== start) return;
     if (start === this.#attaching && reason instanceof KernelDiedError) {
-      this.#state = { is: "lost", reason, told: false, start: undefined };
+      this.#state = { is: "lost", reason, reported: false, start: undefined };
       return;
     }
     if (state.is === "lost") this.#state = { ...state, start: undefined };
-    else this.#state = { is: "lost", reason, told: true, start: undefined };
+    else this.#state = { is: "lost", reason, reported: true, start: undefined };
   }
 
   #occupy(start: Promise<Kernel>, execution: AnyRun): void {
@@ -460,7 +467,7 @@ export class KernelHost implements AsyncDisposable {
       this.#log.debug("an execution did not stop when interrupted; replacing its kernel");
       this.#replace(new DOMException("The kernel was abandoned", "AbortError"));
     } else if (kernel === "lost") {
-      this.#tell();
+      this.#markReported();
     }
   }
 
@@ -471,35 +478,35 @@ export class KernelHost implements AsyncDisposable {
     // Something that keeps killing kernels must not keep this process busy.
     const isNextDue = lifeMs >= SHORT_LIFE_MS && this.#gateway?.ended.aborted === false;
     const next = isNextDue ? this.#next() : undefined;
-    if (!isNextDue) this.#options.toolToken?.(); // its leftover processes lose theirs
-    this.#state = { is: "lost", reason, told: false, start: next };
+    if (!isNextDue) this.#options.toolToken?.(); // its leftover processes lose their token
+    this.#state = { is: "lost", reason, reported: false, start: next };
   }
 
   /** Marks a loss as reported. */
-  #tell(): void {
+  #markReported(): void {
     const state = this.#state;
-    if (state.is !== "lost" || state.told) return;
+    if (state.is !== "lost" || state.reported) return;
     const { start } = state;
     if (start === undefined) {
-      this.#state = { ...state, told: true };
+      this.#state = { ...state, reported: true };
     } else {
       this.#state = { is: "starting", start };
       start.then(() => this.#ready(start), () => {}); // #watch() handles a failure
     }
   }
 
-  /** Gives the kernel up, with the reason why, for the spare one or one that is started. */
+  /** Gives up the kernel for a reason, and takes the spare one or starts another. */
   #replace(reason: unknown): void {
     const { start } = this.#state;
     if (start !== undefined) this.#end(start, reason);
     this.#state = { is: "starting", start: this.#next() };
   }
 
-  // Kernels that they start and end.
+  // The kernels that the transitions start and end.
 
-  /** The spare kernel, or else one that is started, once those before have ended. */
+  /** The spare kernel or else a new one, once earlier kernels have ended. */
   async #startNext(toolToken?: string, spare?: Promise<Kernel>): Promise<Kernel> {
-    await Promise.all(this.#endings); // processes of their code have ended, too, and cannot meddle
+    await Promise.all(this.#endings); // with the processes of their code, which could meddle
     if (spare !== undefined) {
       try {
         const kernel = await spare;
@@ -513,13 +520,13 @@ export class KernelHost implements AsyncDisposable {
     try {
       return await this.#start(toolToken, this.#closed.signal);
     } catch (error) {
-      // Such a gateway is of no use any more, and code may have seen to that.
+      // The gateway is of no use any more; code may have broken it.
       if (!this.#closed.signal.aborted) await this.#gateway?.end();
       throw error;
     }
   }
 
-  /** The kernel of a host before. */
+  /** The kernel of an earlier host. */
   async #attach(
     { kernel: reference, execution }: NonNullable<KernelHostOptions["found"]>,
     signal: AbortSignal,
@@ -548,7 +555,7 @@ export class KernelHost implements AsyncDisposable {
     return await Kernel.start({ gateway, bootstrap, startTimeoutMs, log: this.#log }, signal);
   }
 
-  /** The gateway, or a fresh one where the host has its own and that has ended. */
+  /** The gateway, or a fresh one if the host's own gateway has ended. */
   async #openGateway(signal: AbortSignal): Promise<GatewayConnection> {
     const { gateway, endGateway } = this.#options;
     if ("url" in gateway) {
@@ -562,7 +569,7 @@ export class KernelHost implements AsyncDisposable {
     const own = await KernelGateway.start({ ...gateway, signal });
     const end = async () => {
       await own[Symbol.asyncDispose]();
-      await own.exited; // and so its connection says
+      await own.exited; // then its connection reports the end
     };
     return this.#gateway = new GatewayConnection(own, { end, owned: true });
   }
@@ -573,7 +580,7 @@ export class KernelHost implements AsyncDisposable {
     const ending = start.then((kernel) => {
       kernel.abandon(reason);
       return kernel[Symbol.asyncDispose]();
-    }, () => {}) // there is none to end
+    }, () => {}) // it never started
       .then(() => void this.#endings.delete(ending));
     this.#endings.add(ending);
   }
@@ -591,7 +598,7 @@ export class KernelHost implements AsyncDisposable {
 
   #startSpare(): void {
     const gateway = this.#gateway;
-    if (gateway === undefined || gateway.ended.aborted) return; // the next one's kernel brings it
+    if (gateway === undefined || gateway.ended.aborted) return; // the next gateway's kernel does this
     const { sandboxed, kernelsApart } = gateway.address;
     if (sandboxed === true && kernelsApart === false) return; // the code could meddle with it
     const spare = this.#spare = this.#startAt(gateway, { signal: this.#closed.signal });
@@ -608,7 +615,7 @@ export class KernelHost implements AsyncDisposable {
     });
   }
 
-  /** The spare kernel, which may still be starting. Its taker owns it. */
+  /** Hands over the spare kernel, which may still be starting. */
   #takeSpare(): Promise<Kernel> | undefined {
     const spare = this.#spare;
     this.#spare = undefined;
@@ -616,7 +623,7 @@ export class KernelHost implements AsyncDisposable {
   }
 }
 
-/** Calls back when a kernel cannot be used any more, with the time that it could be. */
+/** Calls back when a kernel can no longer be used, with the time for which it could be. */
 function onDeath({ ended }: Kernel, died: (lifeMs: number) => void): void {
   const since = performance.now();
   if (ended.aborted) died(0);

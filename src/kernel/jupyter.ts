@@ -1,5 +1,5 @@
 /**
- * Jupyter's wire format: the one import of `@jupyterlab/services`.
+ * Jupyter's wire format: the only module that imports `@jupyterlab/services`.
  *
  * Only the library's message half is used. Its `KernelConnection` writes to stdout (`console.debug`
  * does in Deno, and stdout belongs to MCP and to results), throws from an event handler when the
@@ -45,7 +45,7 @@ export type RequestContent =
     readonly cursor: number;
   };
 
-/** The used parts of a received message. Its content has not been checked. */
+/** The parts of a received message that are used. Its content has not been checked. */
 export interface JupyterMessage {
   readonly channel: string;
   readonly type: string;
@@ -141,7 +141,7 @@ export function decodeMessage(data: ArrayBuffer): JupyterMessage {
   };
 }
 
-/** The library's check has the type of a message for its unchecked parameter. */
+/** The library declares the unchecked parameter of its check as a message. */
 function requireMessage(message: unknown): asserts message is IMessage {
   validateMessage(message as IMessage);
 }
@@ -276,7 +276,10 @@ export interface RequestListeners {
   readonly onInput?: (content: JsonObject) => void;
 }
 
-/** A request to a kernel. It ends with the reply *and* `idle`, in either order: else output would be lost. */
+/**
+ * A request to a kernel. It ends with the reply *and* `idle`, in either order: otherwise output
+ * would be lost.
+ */
 export class KernelRequest {
   readonly #listeners: RequestListeners;
   readonly #begun = Promise.withResolvers<void>();
@@ -286,7 +289,7 @@ export class KernelRequest {
   /** Resolves when the kernel is idle again; after an interrupt also without a reply. */
   readonly idle: Promise<void> = this.#idle.promise;
   readonly #reply = Promise.withResolvers<JsonObject>();
-  /** Resolves with the reply's content after reply and idle; rejects if the kernel ends before. */
+  /** Resolves with the reply's content after reply and idle; rejects if the kernel ends first. */
   readonly done: Promise<JsonObject>;
 
   #isIdle = false;
@@ -305,7 +308,7 @@ export class KernelRequest {
     return this.#isIdle;
   }
 
-  /** Whether somebody takes its output, and more may arrive. */
+  /** Whether a listener takes its output, and more may arrive. */
   get takesOutput(): boolean {
     return this.#listeners.onOutput !== undefined && !this.#isIdle;
   }

@@ -65,7 +65,7 @@ const DOUBT_TIMEOUT_MS = 5000;
 /** A kernel's process ended while it started. Another program may have taken one of its ports. */
 class UnansweredError extends Error {}
 
-/** The time limit for a kernel that was started ahead to get ready for code. */
+/** The time limit for a spare kernel to get ready for code. */
 const BEGIN_TIMEOUT_MS = 5000;
 
 /** One running IPython kernel, set up and reachable. Disposing it ends the kernel. */
@@ -73,7 +73,10 @@ export class Kernel implements AsyncDisposable {
   /** The facts that the next host needs to attach to it. */
   readonly reference: KernelReference;
   readonly #options: Pick<KernelOptions, "gateway" | "log">;
-  /** Requests about code being typed: their output, even late, belongs to no execution. */
+  /**
+   * The session of requests about code being typed: their output, even late, belongs to no
+   * execution.
+   */
   readonly #asideSession: string = crypto.randomUUID();
   readonly #requests = new Map<string, KernelRequest>();
   readonly #end = new AbortController();
@@ -91,7 +94,7 @@ export class Kernel implements AsyncDisposable {
     this.reference = reference;
     this.#options = options;
     this.#stderrBefore = options.gateway.address.stderrTail ?? "";
-    const { ended } = options.gateway; // and with it each of its kernels
+    const { ended } = options.gateway; // then so has each of its kernels
     const onEnd = () => this.abandon(ended.reason);
     if (ended.aborted) onEnd();
     ended.addEventListener("abort", onEnd, { once: true, signal: this.#end.signal });
@@ -118,7 +121,9 @@ export class Kernel implements AsyncDisposable {
     }
   }
 
-  /** Starts a kernel, and tries again if it ended while it started: the next one gets other ports. */
+  /**
+   * Starts a kernel, and tries again if it ended during its start: the next one gets other ports.
+   */
   static async #startAtLast(options: KernelOptions, signal: AbortSignal): Promise<Kernel> {
     for (let attempt = 1;; attempt++) {
       try {
@@ -173,13 +178,16 @@ export class Kernel implements AsyncDisposable {
     await this.#socket?.[Symbol.asyncDispose]();
   }
 
-  /** Ends a request that never reached the kernel or whose end was lost: a later request was answered. */
+  /**
+   * Fails a request that never reached the kernel or whose end was lost, once a later one is
+   * answered.
+   */
   #follow(request: KernelRequest): void {
     const forget = () => {
       for (const [id, known] of this.#requests) if (known === request) this.#requests.delete(id);
     };
     request.done.then(forget, forget);
-    // Its reply follows the execution's, and so does its idle status: these are two channels.
+    // Its reply and its idle status each follow the execution's, on two channels.
     this.request({ type: "kernel_info_request" }).done.then(() => {
       request.fail(
         new OutcomeLostError(
@@ -266,9 +274,9 @@ export class Kernel implements AsyncDisposable {
     await settledWithin(idle, FLUSH_TIMEOUT_MS);
   }
 
-  /** Reinitializes a kernel that was started ahead, whose folder code of the one before could write to. */
+  /** Reinitializes a spare kernel: code in the previous kernel could write to its folder. */
   async begin(toolToken: string | undefined): Promise<void> {
-    this.#stderrBefore = this.gateway.address.stderrTail ?? ""; // with the last words of the one before
+    this.#stderrBefore = this.gateway.address.stderrTail ?? ""; // with the previous kernel's
     const code = beginCode(toolToken);
     await this.#runSilently(code, "Cannot hand over the kernel", BEGIN_TIMEOUT_MS);
   }
@@ -303,7 +311,7 @@ export class Kernel implements AsyncDisposable {
         signal,
       );
     } catch (cause) {
-      // The gateway says that it has ended, which it may still list.
+      // The gateway reports that the kernel has ended, but may still list it.
       const isGone = /\b410\b/.test(messageOf(cause));
       if (signal.aborted || (!isGone && await gateway.knowsKernel(this.reference.id, signal))) {
         throw cause;
@@ -350,7 +358,7 @@ export class Kernel implements AsyncDisposable {
     try {
       this.#take(message, data.byteLength);
     } catch (error) {
-      // An error in an event's handler would end the process, and with it all other kernels.
+      // An error in an event handler would end the process, and with it all other kernels.
       this.#options.log.error(
         `Cannot accept a message from kernel ${this.reference.id}: ${messageOf(error)}`,
       );
@@ -373,7 +381,7 @@ export class Kernel implements AsyncDisposable {
   /** Passes on an input request. If nobody answers, the code must not wait forever. */
   #takeQuestion({ type, content }: JupyterMessage, request: KernelRequest | undefined): void {
     if (type !== "input_request" || request?.ask(content)) return;
-    if (this.#socket?.isDrained) this.reply(END_OF_INPUT); // forged ones may be many
+    if (this.#socket?.isDrained) this.reply(END_OF_INPUT); // there may be many forged ones
   }
 
   /** Asks the gateway whether the kernel died, as a message says: executed code can forge that. */
@@ -431,7 +439,7 @@ export class Kernel implements AsyncDisposable {
 /** An execution that an earlier host began, whose messages are still to come. */
 interface FoundExecution {
   readonly id: string;
-  /** Makes the request that gets them. */
+  /** Makes the request that receives them. */
   readonly find: (kernel: Kernel) => KernelRequest;
 }
 

@@ -13,9 +13,9 @@ import { type Raised, raisedIn } from "./traceback.ts";
 export interface CollectorOptions {
   /** The limit on text in memory, in bytes: half of it from the start, half from the end. */
   readonly maxOutputBytes: number;
-  /** The folder for files of displays, and for that of a longer text. */
+  /** The folder for files of displays and of longer texts. */
   readonly images: ArtifactFolder;
-  /** How the text names a file of a display, by its path. */
+  /** Returns the name that the text shows for the path of a display's file. */
   readonly shownPath?: ((path: string) => string) | undefined;
   /** Called with each piece of text, and the path of the file that it names. */
   readonly onText: (stream: TextSource, text: string, file?: string) => void;
@@ -79,7 +79,7 @@ export class OutputCollector implements Disposable {
     else if (type === "error") this.#addError(content);
   }
 
-  /** Takes text for a pager, as of `print?`. There is no next cell and no editor for the rest. */
+  /** Takes text for a pager, as from `print?`. Other payloads need a next cell or an editor. */
   addPayload(payload: unknown): void {
     if (!Array.isArray(payload)) return;
     for (const part of payload) {
@@ -107,7 +107,7 @@ export class OutputCollector implements Disposable {
     };
   }
 
-  /** Closes the file of the whole text, and saves the files that chunks of it have named. */
+  /** Closes the file of the whole text, and saves the files that its chunks have named. */
   [Symbol.dispose](): void {
     this.#saveFiles(this.#log.unsaved().filter(({ named }) => named !== undefined));
     this.#spill?.[Symbol.dispose]();
@@ -138,8 +138,8 @@ export class OutputCollector implements Disposable {
     const displayId = displayIdOf(content);
     const { shown: whole, text } = this.#read(content);
     const shown = this.#fit(whole, { entries: 1, bytes: ENTRY_BYTES + weightOf(displayId) });
-    const told = shown?.named === undefined ? text : shownText(shown);
-    const line = told === undefined ? undefined : this.#joiner.joinLine(told);
+    const published = shown?.named === undefined ? text : shownText(shown);
+    const line = published === undefined ? undefined : this.#joiner.joinLine(published);
     if (line !== undefined) {
       this.#publish(type === "execute_result" ? "result" : "stdout", line, shown?.named?.path);
     }
@@ -169,9 +169,9 @@ export class OutputCollector implements Disposable {
     const shown = this.#fit(whole, { entries: 0, bytes: 0 }) ?? this.#nothing();
     this.#log.update(entries, { named: undefined, ...shown, file: undefined });
     // After the log, which may have written the preceding texts to a file.
-    const told = shown.named === undefined ? text : shownText(shown);
-    if (told !== undefined && told !== before) {
-      this.#publish("stdout", this.#joiner.joinLine(told), shown.named?.path);
+    const published = shown.named === undefined ? text : shownText(shown);
+    if (published !== undefined && published !== before) {
+      this.#publish("stdout", this.#joiner.joinLine(published), shown.named?.path);
     }
     for (const { file } of olds) if (typeof file === "string") this.#removeFile(file);
   }
@@ -183,7 +183,10 @@ export class OutputCollector implements Disposable {
     }
   }
 
-  /** The display of a message, its text cut to the limit; and its whole text, besides the name of its file. */
+  /**
+   * The display of a message, with its text cut to the limit; and its whole text, without its
+   * file's name.
+   */
   #read(
     content: JsonObject,
     before?: Shown["named"],
@@ -192,7 +195,7 @@ export class OutputCollector implements Disposable {
     const metadata = isRecord(content.metadata) ? content.metadata : {};
     const text = textIn(data);
     const shortened = text === undefined ? undefined : cut(text, this.#options.maxOutputBytes / 2);
-    // Otherwise the log would be the first to learn that text is missing.
+    // The log gets the cut text, so it may not notice that text is missing.
     if (shortened !== text) this.#startSpilling();
     return {
       shown: {
@@ -226,7 +229,9 @@ export class OutputCollector implements Disposable {
     );
   }
 
-  /** A display without content. It counts even if there is no room, for the next update gives it back. */
+  /**
+   * A display without content. It counts even without room, because the next update gives it back.
+   */
   #nothing(): Omit<Shown, "image"> {
     const nothing = { data: {}, metadata: {} };
     this.#keptBytes += weightOf(nothing.data) + weightOf(nothing.metadata);
@@ -268,7 +273,7 @@ export class OutputCollector implements Disposable {
       left--;
       try {
         const bytes = found.decode();
-        room -= bytes.length; // also if it does not fit: decoding has taken time
+        room -= bytes.length; // even if it does not fit: decoding has taken time
         if (room < 0) missing++;
         else shown.file = this.#save(found.extension, bytes, shown.named?.path);
       } catch (error) {

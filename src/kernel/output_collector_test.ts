@@ -198,7 +198,7 @@ Deno.test("OutputCollector cuts a large result in its middle", () => {
   assertEquals(collector.spilled(), `before\n${"a".repeat(50_000)}z\n${"x".repeat(20_000)}`);
 });
 
-Deno.test("OutputCollector tells of files that cannot be written", () => {
+Deno.test("OutputCollector reports files that cannot be written", () => {
   const folder = Deno.makeTempDirSync();
   const file = join(folder, "file");
   Deno.writeTextFileSync(file, "");
@@ -223,7 +223,7 @@ Deno.test("OutputCollector bounds the data of displays", () => {
     2,
   );
   assertMatch(text ?? "", /Some displays and errors were omitted/);
-  assertMatch(text ?? "", /^0\n1\n[^]*\n2\n3$/); // of all, the text
+  assertMatch(text ?? "", /^0\n1\n[^]*\n2\n3$/); // the text of all of them
 });
 
 Deno.test("OutputCollector counts all that it keeps in one budget", () => {
@@ -327,7 +327,7 @@ Deno.test("OutputCollector writes up to 64 MiB of images of a result", () => {
   const svg = (bytes: number) => ({ "image/svg+xml": "é".repeat(bytes / 2) });
   const M = 1024 ** 2;
   for (const size of [40 * M, 40 * M, 1 * M]) collector.display(svg(size));
-  // What does not fit is decoded for nothing only once.
+  // An image that does not fit is decoded in vain only once.
   assertMatch(
     collector.partial().text ?? "",
     /2 files of displays were not saved: .* or more than 64.0 MiB/,
@@ -364,7 +364,7 @@ Deno.test("OutputCollector gives the HTML of displays in their last state, whate
   assertEquals(collector.partial().html, []);
 });
 
-Deno.test("OutputCollector bears code that removes its images", () => {
+Deno.test("OutputCollector tolerates code that removes its images", () => {
   using collector = new TestCollector();
   const image = (text: string) => ({ "image/svg+xml": "<svg/>", "text/plain": text });
   collector.display(image("1"), "x");

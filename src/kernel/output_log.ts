@@ -52,7 +52,10 @@ const ENTRY_BYTES = 64;
 /** Entries stay this small, so that text can be cut between them. */
 const MAX_STREAM_ENTRY_BYTES = 65_536;
 
-/** The outputs of one execution. Of a long text, half of the limit is kept from either end, in linear time. */
+/**
+ * The outputs of one execution. It keeps half of the limit from either end of a long text, in
+ * linear time.
+ */
 export class OutputLog {
   readonly #beforeGap: () => void;
   #entries: Entry[] = [];
@@ -92,7 +95,10 @@ export class OutputLog {
     return entry;
   }
 
-  /** Updates displays, which share their content then. The text has a copy for each: check first that all fit. */
+  /**
+   * Updates displays, which then share their content. The text has a copy for each: check first
+   * that all fit.
+   */
   update(entries: readonly DataEntry[], next: Shown): void {
     const shown = { ...next, bytes: byteLength(shownText(next) ?? "") };
     let growth = 0;
@@ -212,7 +218,10 @@ export class OutputLog {
     return `[ipybox: ${missing} of ${formatBytes(this.#totalBytes)} of text omitted here; ${note}]`;
   }
 
-  /** Keeps the entries that fit into half of the limit from either end, and of the others no text. */
+  /**
+   * Keeps the entries at either end that fit into half of the limit, and drops the text of the
+   * others.
+   */
   #trim(): void {
     if (this.#cost <= this.maxBytes) return;
     this.#beforeGap();
@@ -294,7 +303,7 @@ export class LineJoiner {
   /** The stream whose progress bar was ended here. */
   #ended: StreamName | undefined;
 
-  /** Text of a stream, with the line break that it needs before it. */
+  /** Text of a stream, after a line break if it needs one. */
   join(text: string, name: StreamName): string {
     const endsBar = this.#bar !== undefined && this.#bar !== name && !this.#atLineStart;
     const isEnd = this.#ended === name && this.#atLineStart && text.startsWith("\n");
@@ -308,7 +317,7 @@ export class LineJoiner {
     return this.#next(joined, false);
   }
 
-  /** Text that belongs on its own lines, with the line break that it needs before it. */
+  /** Text that belongs on its own lines, after a line break if it needs one. */
   joinLine(text: string): string {
     this.#bar = undefined;
     return this.#next(this.#atLineStart ? text : "\n" + text, true);

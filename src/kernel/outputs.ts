@@ -41,9 +41,9 @@ export interface OutputImage {
   /** Its format: `"image/png"`, `"image/jpeg"` or `"image/svg+xml"`. */
   readonly mimeType: string;
   /**
-   * Returns the picture as the code showed it, whatever has become of its file.
+   * Returns the picture as the code showed it, whatever happened to its file since.
    *
-   * @returns What was written to the file.
+   * @returns The bytes that were written to the file.
    *
    * @example
    * ```ts
@@ -64,7 +64,7 @@ export interface ExecutionResult {
    * The text of stdout, stderr, results and displays in order, without blank lines around it. Each
    * result and display is on its own lines, and progress bars are in their last state. A display without
    * text or picture has a line that names its file, such as `[plotly figure: /ws/images/7f3a2b1c.html]`.
-   * `null` if there was none.
+   * `null` if the code produced none.
    */
   readonly text: string | null;
   /**
@@ -74,7 +74,7 @@ export interface ExecutionResult {
   readonly images: readonly OutputImage[];
   /**
    * The HTML of all results and displays that have some, in order, such as tables, figures and maps: whole
-   * pages or parts of one. Scripts in it are the code's.
+   * pages or parts of one. Its scripts come from the code.
    */
   readonly html: readonly string[];
   /** All outputs in order, displays in their last state. */
@@ -106,13 +106,13 @@ export interface FoundFile {
   readonly extension: string;
   /** Its name in the text; pictures are listed beside the text. */
   readonly kind?: string;
-  /** At least about how large it is, in bytes. */
+  /** A rough lower bound of its size, in bytes. */
   readonly size: number;
-  /** @throws {SyntaxError} It is no base64. */
+  /** @throws {SyntaxError} It is not base64. */
   decode(): Uint8Array<ArrayBuffer>;
 }
 
-/** The image of a bundle, whose file is at a path. */
+/** The image of a bundle, with its file at a path. */
 export function imageIn(data: MimeBundle, path: string): OutputImage | undefined {
   const picture = pictureIn(data);
   return picture && { path, mimeType: picture.mime, bytes: picture.decode };
@@ -125,16 +125,16 @@ export function htmlIn(data: MimeBundle): string | undefined {
 
 /** The file that a bundle becomes: its picture, or its page or data if its text says nothing. */
 export function fileIn(data: MimeBundle): FoundFile | undefined {
-  return pictureIn(data) ?? (tells(textIn(data)) ? undefined : documentIn(data));
+  return pictureIn(data) ?? (isInformative(textIn(data)) ? undefined : documentIn(data));
 }
 
 /** The text of a bundle; not the `repr` of a displayed image, Markdown, LaTeX or JSON object. */
 export function textIn(data: MimeBundle): string | undefined {
   const text = textOf(data["text/plain"]);
-  if (tells(text) && !isLike(BARE_REPR, text)) return text;
+  if (isInformative(text) && !isLike(BARE_REPR, text)) return text;
   if (pictureIn(data) !== undefined) return undefined;
   const markdown = textOf(data["text/markdown"]);
-  if (markdown !== undefined || tells(text)) return markdown ?? text;
+  if (markdown !== undefined || isInformative(text)) return markdown ?? text;
   const json = data["application/json"];
   const isText = json !== undefined && weightOf(json, MAX_JSON_TEXT) <= MAX_JSON_TEXT;
   return textOf(data["text/latex"]) ?? (isText ? JSON.stringify(json) : text);
@@ -202,18 +202,20 @@ function pageOf(html: string): string {
 }
 
 /** Whether a text says more than the class of its object. */
-function tells(text: string | undefined): text is string {
+function isInformative(text: string | undefined): text is string {
   return text !== undefined && text.trim() !== "" &&
     !CLASS_REPRS.some((repr) => isLike(repr, text));
 }
 
-/** Such as `<IPython.core.display.Image object>` or `<Figure size 640x480 with 1 Axes>`. */
+/**
+ * A `repr` such as `<IPython.core.display.Image object>` or `<Figure size 640x480 with 1 Axes>`.
+ */
 const BARE_REPR = /^<[^<>\n]+>$/;
 
 /** A class that a text names, with its module. */
 const CLASS = "(?:[\\p{ID_Continue}.]|<locals>)+";
 
-/** Texts that only name a class, as of IPython's displays, folium and Altair. */
+/** Texts that only name a class, as those of IPython's displays, folium and Altair. */
 const CLASS_REPRS: readonly RegExp[] = [
   new RegExp(`^<${CLASS}(?: object)?(?: at 0x[0-9a-f]+)?>$`, "iu"),
   new RegExp(`^${CLASS}\\(\\.\\.\\.\\)$`, "u"),

@@ -83,7 +83,10 @@ export interface OutputChunk {
   readonly text: string;
   /** Whether it is the value of the code. */
   readonly isResult?: boolean;
-  /** The path of the file that the text names, of a display that only a page or another program can show. */
+  /**
+   * The path of the file that the text names, for a display that only a browser or another program
+   * can show.
+   */
   readonly file?: string;
 }
 

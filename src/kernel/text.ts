@@ -2,7 +2,7 @@
 
 /**
  * Shows text as a terminal would in the end: progress bars and live tables in their last state, without
- * colours and links. It is linear in hostile text.
+ * colours and links. Takes linear time, even for hostile text.
  */
 export function shownOnScreen(text: string): string {
   if (!MOVES.some((character) => text.includes(character))) return text;
@@ -18,7 +18,7 @@ const MOVES: readonly string[] = ["\r", "\b", "\x1b"];
 
 /** A control sequence, a short command such as a link, or another escape sequence. */
 const ESCAPE =
-  // deno-lint-ignore no-control-regex -- these are what it looks for
+  // deno-lint-ignore no-control-regex -- it looks for these
   /\x1b(?:\[([0-9;?]*)[ -/]*([@-~])|\][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)|[ -/]*[0-~]?)/g;
 
 const TOKEN = new RegExp(`${ESCAPE.source}|[\r\b]|[^\x1b\r\b]+`, "g");

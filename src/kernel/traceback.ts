@@ -93,7 +93,7 @@ function endOfLiteral(text: string, start: number): number | undefined {
 /** An exception, as a kernel reports it. */
 export type Raised = Omit<Extract<Output, { type: "error" }>, "type">;
 
-/** The longest name of an exception, in characters. */
+/** The longest name of an exception, in bytes. */
 const MAX_NAME_BYTES = 1024;
 /** The limit on a traceback's entries. */
 const MAX_ENTRIES = 1000;
@@ -123,12 +123,12 @@ function tracebackIn(traceback: unknown, limit: number): readonly string[] {
     : [showMagics(shortened)]; // its frames cannot be separated
 }
 
-/** Says that there is no Python API of a server; where to find one depends on the reader, too. */
+/** Reports that a server has no Python API; where to find one also depends on the reader. */
 export function missingServer(
   { ename, evalue }: Pick<Raised, "ename" | "evalue">,
 ): string | undefined {
   if (ename !== "ModuleNotFoundError") return undefined;
-  // The check adds those that are registered, if none has a similar name.
+  // The check adds the registered servers if none has a similar name.
   const [found, server] =
     /^No module named 'mcptools(?:\.(\w{1,100}))?'(?:$|\. Registered)/.exec(evalue) ?? [];
   if (found === undefined) return undefined;
@@ -143,7 +143,7 @@ export function deathHint(
     readonly signal: string | null;
     /** Its last output. */
     readonly stderrTail: string;
-    /** Whether the system says so. */
+    /** Whether the system reports that. */
     readonly outOfMemory: boolean;
   },
   { memoryBytes, cpuSeconds }: EffectiveLimits,
@@ -155,15 +155,15 @@ export function deathHint(
   return hint("cpuSeconds", `${cpuSeconds} s of CPU time per process`);
 }
 
-/** How processes say that they cannot allocate memory; V8's heap has a limit of its own. */
+/** How processes report that they cannot allocate memory; V8's heap has its own limit. */
 const NO_MEMORY =
   /^[\w.]*(?<!OutOf)MemoryError\b|bad_alloc|[Cc]annot allocate memory|^memory allocation of |Sanitizer failed to allocate/m;
 
 /** Explains a text in which a process says that it cannot allocate memory. */
 export function memoryNote(text: string): string | undefined {
   if (!NO_MEMORY.test(text)) return undefined;
-  return "[ipybox] A process may only use so much memory as limits.memoryBytes allows. Raise it with " +
-    "--limit memoryBytes=N on the command line";
+  return "[ipybox] A process may use only as much memory as limits.memoryBytes allows. Raise it " +
+    "with --limit memoryBytes=N on the command line";
 }
 
 function hint(option: keyof EffectiveLimits, limit: string): string {
@@ -171,11 +171,11 @@ function hint(option: keyof EffectiveLimits, limit: string): string {
     `--limit ${option}=N on the command line`;
 }
 
-/** The user's frames in the stack of a fatal error, innermost first. */
+/** The frames outside the user's in the stack of a fatal error, which is innermost first. */
 const OWN_FRAMES =
   /(\n {2}File "[^"\n]*\/IPython\/core\/interactiveshell\.py", line \d+ in run_code)(?:\n {2}File [^\n]*)*/g;
 
-/** The list of extension modules that follows such a stack: every kernel loads them. */
+/** The list of extension modules after that stack: every kernel loads them. */
 const EXTENSION_MODULES = /(?<!\n)\n+Extension modules: [^\n]*/g;
 
 /** The stderr of a process since an earlier moment; of a crash's stack, only the user's frames. */

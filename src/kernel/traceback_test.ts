@@ -54,7 +54,7 @@ const ENTRIES: readonly { name: string; entry: string; shown: string | undefined
     shown: "get_ipython().system(!a) !get_ipython().x",
   },
   {
-    name: "bears escapes that are no characters",
+    name: "tolerates escapes that are not characters",
     entry: String.raw`get_ipython().system('\Uffffffff\U0001f600')`,
     shown: String.raw`!\Uffffffff😀`,
   },

@@ -1,6 +1,6 @@
 /**
- * A kernel's answers about code that is being typed. They come from where executed code runs, so
- * they are checked.
+ * A kernel's answers about code that is being typed. Executed code could forge them, so they are
+ * checked.
  *
  * Positions are counted in code points on Jupyter's wire, and in UTF-16 code units here.
  *
@@ -12,7 +12,7 @@ import type { JsonObject } from "./jupyter.ts";
 /** How long to wait for a kernel's answer about code being typed. */
 export interface TypedCodeOptions {
   /**
-   * How long an answer is waited for, in milliseconds: a kernel that runs code gives none before its
+   * How long to wait for an answer, in milliseconds: a kernel that runs code answers only after its
    * end, and its first completion takes a second.
    *
    * @default {5000}
@@ -34,7 +34,7 @@ export interface CodeStatus {
 export interface CodeCompletions {
   /** The texts, each of which can replace the code from `start` to `end`. */
   readonly matches: readonly string[];
-  /** Where they begin, as an index of the code's string. */
+  /** The start of the code that they replace, as an index of its string. */
   readonly start: number;
   /** The end of the code that they replace. */
   readonly end: number;
@@ -43,7 +43,7 @@ export interface CodeCompletions {
 /** The default of {@linkcode TypedCodeOptions.timeoutMs}. */
 export const TYPED_CODE_TIMEOUT_MS = 5000;
 
-/** The most matches, and the longest one, that are taken. */
+/** The limits on the number of matches and on the length of each. */
 const MAX_MATCHES = 10_000;
 const MAX_MATCH_LENGTH = 1000;
 const MAX_INDENT = 1000;

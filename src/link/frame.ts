@@ -41,7 +41,7 @@ export const FrameType = {
   KEEP: 16,
   /** Output on stderr. */
   STDERR: 17,
-  // 18 is only between two supervisors.
+  // 18 is used only between two supervisors.
   /** News for people about the connection to a launcher elsewhere (JSON). */
   NOTE: 19,
 } as const;
@@ -70,7 +70,9 @@ const HEADER_LENGTH = 9;
 /** The longest payload that is accepted. */
 export const MAX_PAYLOAD: number = 1 << 16;
 
-/** A `WELCOME` has the state for the next host, twice as long if all of it is escaped, and stderr. */
+/**
+ * A `WELCOME` carries stderr and the state for the next host, which escapes can double in length.
+ */
 const MAX_WELCOME = 1 << 19;
 
 const NOTHING = new Uint8Array(0);

@@ -13,7 +13,7 @@ const MAX_STREAMS = 256;
 /** How many bytes may wait to be sent before connections are no longer read. */
 const CONGESTED = 1 << 20;
 
-/** How many bytes may wait to be sent at all. Only a launcher that stops reading reaches this. */
+/** The limit on bytes that wait to be sent. Only a launcher that stops reading reaches it. */
 const MAX_OUTBOX = 64 << 20;
 
 /** The memory of a waiting frame beside its bytes. The other side can ask for any number of small ones. */
@@ -27,18 +27,18 @@ interface LinkOptions {
   /** The launcher's stdin and stdout, which the link now owns. */
   pipes: ByteStream;
   /**
-   * Handles a stream that is opened from inside; without it, none may be. The promise resolves once
-   * nothing is left of the work for the stream, which counts as open until then.
+   * Handles a stream that is opened from inside; without a handler, none may be opened. The promise
+   * resolves once nothing is left of the work for the stream, which counts as open until then.
    */
   accept?: (stream: ByteStream) => Promise<void>;
-  /** How often the launcher is asked for a sign of life; three that stay out break the link. */
+  /** The interval of heartbeats, in milliseconds; three without an answer break the link. */
   beatMs?: number | undefined;
 }
 
-/** The time limit for a launcher that reads nothing any more to say the rest. */
+/** How long to keep listening to a launcher that no longer reads. */
 const LAST_WORDS_MS = 2000;
 
-/** After how many questions without an answer the launcher is given up. */
+/** The number of unanswered heartbeats after which the launcher is given up. */
 const MAX_UNHEARD = 3;
 
 /**
@@ -177,7 +177,7 @@ export class Link implements AsyncDisposable {
         return this.#find(frame)?.abandon();
       case FrameType.BEAT:
         return; // a sign of life, nothing else
-      default: // only between host and supervisor
+      default: // used only between host and supervisor
         throw new LinkError(`The link carried a frame of type ${frame.type} from inside`);
     }
   }
@@ -258,7 +258,10 @@ export class Link implements AsyncDisposable {
     }
   }
 
-  /** The launcher reads nothing any more. Its last words, such as how the server ended, are still read. */
+  /**
+   * Stops sending to a launcher that no longer reads. Its last frames, such as `EXIT`, are still
+   * read.
+   */
   #stopSending(): void {
     if (this.#ended) return;
     this.#lastWords = new Deadline(LAST_WORDS_MS, { onPassed: () => this.#end() });

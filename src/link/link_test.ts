@@ -23,7 +23,9 @@ while True:
     threading.Thread(target=echo, args=[listener.accept()[0]], daemon=True).start()
 `;
 
-/** Calls at the door once, sends what it got as an argument, and gives the answer to its callers. */
+/**
+ * Connects to the door once, sends the text in its settings, and gives the answer to its callers.
+ */
 const CALLER = `
 import json, socket, sys
 settings = json.load(sys.stdin)
@@ -55,7 +57,7 @@ async function spawnLauncher(folder: TempFolder): Promise<ManagedProcess> {
   });
 }
 
-/** The real launcher, without a sandbox, and what it started. */
+/** The real launcher, without a sandbox, and its program. */
 class Launched implements AsyncDisposable {
   readonly #stack: AsyncDisposableStack;
 
@@ -173,11 +175,11 @@ Deno.test("a connection from inside is closed when the host cannot serve it", as
     input: { say: "ping" },
     accept: () => Promise.reject(new Error("nobody there")),
   });
-  // The caller fails on its reset connection, and the launcher tells how.
+  // The caller fails on its reset connection, and the launcher reports how.
   assertEquals(await launched.link.exit, { exitCode: 1, signal: null });
 });
 
-Deno.test("the launcher tells how what it started ended, and its stderr arrives", async () => {
+Deno.test("the launcher reports how its program ended, and its stderr arrives", async () => {
   const script =
     "import os, sys; print('last words', file=sys.stderr, flush=True); os.kill(os.getpid(), 9)";
   await using launched = await Launched.start({ script });
@@ -238,7 +240,7 @@ async function exists(path: string): Promise<boolean> {
 }
 
 const HOST_OFFENCES: Record<string, Uint8Array[]> = {
-  "opens a stream before there is anything to lead it to": [encodeFrame(FrameType.OPEN, 2)],
+  "opens a stream before there is a program to connect it to": [encodeFrame(FrameType.OPEN, 2)],
   "sends data for a stream that never was": [encodeFrame(FrameType.DATA, 2, new Uint8Array(1))],
   "sends a frame that is too long": [new Uint8Array([1, 0, 0, 0, 2, 0xff, 0, 0, 0])],
   "sends a frame of an unknown type": [new Uint8Array([99, 0, 0, 0, 1, 0, 0, 0, 0])],
@@ -282,7 +284,7 @@ Deno.test("the launcher ends when the host sends more than the window allows", a
   assert(process.stderrTail.includes("than it was given credit for"));
 });
 
-/** A link whose other end is in the hands of the test. */
+/** A link whose other end the test controls. */
 class Puppet implements AsyncDisposable {
   readonly #toHost = new TransformStream<Uint8Array, Uint8Array>();
   readonly #writer = this.#toHost.writable.getWriter();
@@ -290,7 +292,7 @@ class Puppet implements AsyncDisposable {
 
   constructor(
     accept?: (stream: ByteStream) => Promise<void>,
-    write: () => Promise<void> = () => Promise.resolve(), // nobody looks at what the host says
+    write: () => Promise<void> = () => Promise.resolve(), // the host's output is ignored
   ) {
     const reader = this.#toHost.readable.getReader();
     const pipes: ByteStream = {
@@ -354,7 +356,7 @@ for (const [offence, frames] of Object.entries(OFFENCES)) {
   });
 }
 
-Deno.test("how the server ended is heard from a launcher that reads nothing any more", async () => {
+Deno.test("a launcher that no longer reads still reports how the server ended", async () => {
   await using puppet = new Puppet(undefined, () => Promise.reject(new Error("broken pipe")));
   puppet.link.start({});
   await new Promise((resolve) => setTimeout(resolve)); // the write has failed

@@ -27,7 +27,7 @@ const path = z.string().startsWith("/").max(4096);
 
 const factsSchema = z.object({
   ipybox: z.literal(1),
-  /** Python's name of the system. */
+  /** Python's name for the system. */
   system: z.string().max(100),
   machine: z.string().max(100),
   version: z.tuple([z.number(), z.number()]),
@@ -39,7 +39,7 @@ const factsSchema = z.object({
   /** Whether the image has our programs. */
   has: z.boolean(),
   bwrap: path.nullable(),
-  /** The resources that all processes there together are limited in. */
+  /** The resources that are limited for all processes there together. */
   bounds: z.array(z.enum(["memory", "processes"])).max(2).catch([]),
   /** The API server of the cluster that it is in. */
   apiServer: z.tuple([z.union([z.ipv4(), z.ipv6()]), z.number().int().min(1).max(65535)])
@@ -58,7 +58,7 @@ export const IMAGE_PROGRAMS = "/opt/ipybox/programs";
 export interface SeenMounts {
   /** Identifies the running kernel. */
   readonly kernel: string;
-  /** Where each file or folder is mounted, and which it is. */
+  /** The mount point and the identity of each file or folder. */
   readonly files: readonly (readonly [point: string, device: number, inode: number])[];
 }
 
@@ -134,7 +134,7 @@ export class Boot {
     }
   }
 
-  /** Makes it become the launcher. */
+  /** Turns the boot program into the launcher. */
   async finish({ filter, ...answer }: BootAnswer, { has }: Facts): Promise<void> {
     const archive = has ? new Uint8Array(0) : await archiveOf(this.#programs);
     const line = JSON.stringify({ ...answer, filter: filter.toHex(), size: archive.length });

@@ -26,7 +26,10 @@ export interface Carrier {
   readonly gone?: string;
   /** Removes the place that `start` has created, or the remains of a failed command. */
   readonly stop?: readonly string[] | undefined;
-  /** Whether a durable session's place is removed whatever its other side says: code may go on there. */
+  /**
+   * Whether a durable session's place is removed whatever its other side reports: code may still
+   * run.
+   */
   readonly stopsLasting?: boolean;
   readonly python: string;
   /** How to install missing packages there. */
@@ -55,7 +58,7 @@ export interface StartCommand {
   readonly input?: string | undefined;
   /** Judges each JSON object that it prints, until the outcome is clear. */
   readonly until?: ((printed: unknown) => Seen) | undefined;
-  /** Another command that may know why it takes so long. */
+  /** Another command that may explain why it takes so long. */
   readonly otherwise?: {
     readonly args: readonly string[];
     readonly read: (printed: unknown) => string | undefined;
@@ -81,7 +84,10 @@ export interface ContainerOptions {
   readonly lasts: boolean;
   /** This machine's workspace. */
   readonly workspace: string;
-  /** The paths in it that code must not change or see, each with what it sees there and only reads. */
+  /**
+   * The paths in it that code must not change or see, each with the read-only path that it sees
+   * there.
+   */
   readonly protectedPaths: ReadonlyMap<string, string>;
   /** The user and group that the workspace belongs to. */
   readonly owner: { readonly uid: number; readonly gid: number };
@@ -100,7 +106,7 @@ export const DEFAULT_IMAGE = "ipybox-kernel";
 /** Where the workspace is in a container. */
 const BOUND = "/workspace";
 
-/** How many of them our own processes need: launcher, gateway, checker, and their threads. */
+/** The number of processes that ipybox needs: launcher, gateway, checker, and their threads. */
 const OWN_PROCESSES = 64;
 
 /** A container without network, capabilities, or files of this machine except the workspace. */

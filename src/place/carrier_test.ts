@@ -15,7 +15,7 @@ function carrierOf(protectedPaths: ReadonlyMap<string, string> = new Map()): Car
   });
 }
 
-/** What a container is given of the workspace: the target of each mount, and whether it can only be read. */
+/** The mounts of the workspace in a container: the target of each, and whether it is read-only. */
 function mountsOf(...paths: readonly string[]): string[] {
   const args = carrierOf(new Map(paths.map((path) => [path, path]))).command(["python"]);
   return args.filter((_, i) => args[i - 1] === "--mount").map((mount) => {
@@ -38,7 +38,7 @@ Deno.test("No folder becomes writable in one that is read-only", () => {
   );
 });
 
-Deno.test("A path that engines read otherwise is refused by its name", () => {
+Deno.test("A path that engines read differently is refused by its name", () => {
   assertThrows(
     () => mountsOf("/ws/a\r\nb/.env"),
     ConfigError,
@@ -46,7 +46,7 @@ Deno.test("A path that engines read otherwise is refused by its name", () => {
   );
 });
 
-Deno.test("An engine's word that a container is gone, or about to be, is understood", () => {
+Deno.test("An engine's message that a container is gone, or about to be, is understood", () => {
   const { gone = "" } = carrierOf();
   for (
     const text of [

@@ -9,7 +9,7 @@ import { PathError, type WorkspaceFiles } from "./workspace_files.ts";
 interface CopiedFolder {
   readonly here: string;
   readonly there: string;
-  /** The only folder of the copy's, which then has all that was copied. */
+  /** The only folder in the copy, which then holds everything that was copied. */
   readonly within?: string | undefined;
 }
 
@@ -28,7 +28,7 @@ const MAX_FILES = 20_000;
 const MAX_DEPTH = 32;
 const MAX_BYTES = 64 << 20;
 
-/** The time limit for putting a folder there. */
+/** The time limit for copying a folder. */
 const COPY_MS = 300_000;
 
 /** Copies folders to the place of kernels. */
@@ -42,7 +42,10 @@ export class RemoteFolders {
     this.#files = files;
   }
 
-  /** Copies a folder if it has changed, or possibly its copy. The link's failures are reported elsewhere. */
+  /**
+   * Copies a folder if it, or possibly its copy, has changed. The link's failures are reported
+   * elsewhere.
+   */
   async copy({ here, there, within }: CopiedFolder, isChanged = false): Promise<void> {
     using _turn = await this.#turns.acquire();
     const versions: string[] = [];
@@ -79,11 +82,14 @@ export class RemoteFolders {
 
 interface Entry {
   readonly path: string;
-  /** A path that leads to it as long as it is visited, whatever somebody puts in a folder's place. */
+  /** A path that leads to it during the visit, even if somebody replaces a folder. */
   readonly at: string;
 }
 
-/** Visits the files of a folder in which code of a workspace around it may exchange folders with links. */
+/**
+ * Visits the files of a folder in which code of the surrounding workspace may replace folders with
+ * links.
+ */
 async function* entriesIn(root: string): AsyncGenerator<Entry> {
   using folder = await ifPresent(
     Promise.try(() => PinnedFolder.open(root, { create: false })),

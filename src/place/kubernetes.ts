@@ -16,7 +16,7 @@ import {
 import type { KubernetesPlacement } from "./placement.ts";
 
 export interface PodOptions {
-  /** Its name, or that of its claim. */
+  /** Its name, or its claim's. */
   readonly id: string;
   /** This machine's workspace, so that people can identify the pod. */
   readonly workspace: string;
@@ -26,7 +26,7 @@ export interface PodOptions {
   readonly memoryBytes: number | null;
   /** How long it waits for a session after losing one; by default a few seconds. */
   readonly patienceSeconds?: number | undefined;
-  /** How long it lasts at most, if its session has an end of its own. */
+  /** Its maximum lifetime, if its session has one. */
   readonly maxSeconds?: number | undefined;
 }
 
@@ -103,7 +103,7 @@ function ownPod(
 const CLAIMS = "sandboxclaims.extensions.agents.x-k8s.io";
 const SANDBOXES = "sandboxes.agents.x-k8s.io";
 
-/** The pod of a claim. The claim names a sandbox, and that the pod. */
+/** The pod of a claim. The claim names a sandbox, which names the pod. */
 class ClaimedPod {
   readonly state: StartCommand;
   readonly find: readonly StartCommand[];
@@ -242,7 +242,7 @@ export function seePod(printed: unknown): Seen {
     return lost(disruption.reason ?? "", disruption.message ?? "");
   }
   if (metadata.deletionTimestamp != null) return lost("it was deleted");
-  // The reason of its termination follows a little later.
+  // The reason for its termination follows a little later.
   if (ended?.exitCode === 0 && phase !== "Succeeded") {
     return { is: "waiting", why: "its first process has ended" };
   }
@@ -342,7 +342,7 @@ export function podOf(
   };
 }
 
-/** A time as Kubernetes takes it: a whole number of 31 bits. */
+/** A time as Kubernetes accepts it: a whole number of 31 bits. */
 function lastSecond(seconds: number): number {
   return Math.min(Math.ceil(seconds), 2 ** 31 - 1);
 }

@@ -3,7 +3,7 @@ import { claimOf, kubernetesCarrier, kubernetesFix, podOf, seePod } from "./kube
 
 const OPTIONS = { id: "ipybox-1", workspace: "/w", python: "/p", memoryBytes: 2 ** 30 };
 
-/** What Kubernetes 1.34 said of pods, as far as it matters. */
+/** The relevant parts of pods' status, from Kubernetes 1.34. */
 const SEEN = {
   pulling: {
     phase: "Pending",
@@ -125,7 +125,7 @@ Deno.test("podOf() asks for nothing that code does not need", () => {
   }
 });
 
-Deno.test("what is made for a session that has an end of its own ends then by itself", () => {
+Deno.test("objects for a session with a maximum lifetime end by themselves", () => {
   const made = (maxSeconds?: number) => {
     const options = { ...OPTIONS, maxSeconds };
     return JSON.stringify([podOf({ type: "kubernetes" }, options), claimOf("warm", options)]);

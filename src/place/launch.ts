@@ -12,7 +12,7 @@ import { type ByteStream, joinStreams, SocketStream } from "../base/streams.ts";
 import type { ManagedProcess } from "../process/managed_process.ts";
 import { type SelfTestReport, selfTestSchema } from "../sandbox/selftest.ts";
 
-/** Where connections of code in kernels lead: to an address of the host, or to a function. */
+/** The target of connections from code in kernels: an address of the host, or a function. */
 export type KernelDoorTarget =
   | { readonly hostname: string; readonly port: number }
   | ((stream: ByteStream) => Promise<void>);
@@ -22,11 +22,11 @@ export interface LauncherProcess
   extends Pick<ManagedProcess, "pid" | "pipes" | "stderrTail" | "stop"> {
   /** The supervisor's report of its end, or of its new host. */
   readonly ending?: KernelDiedError | undefined;
-  /** How often it is asked for a sign of life, where its end may not show otherwise. */
+  /** The interval of heartbeats to it, if its end might not be noticed otherwise. */
   readonly beatMs?: number | undefined;
 }
 
-/** A launcher that runs, and the link to it. */
+/** A running launcher, and the link to it. */
 export interface Launched {
   readonly process: LauncherProcess;
   readonly link: Link;
@@ -58,7 +58,7 @@ function leadTo(target: KernelDoorTarget): (stream: ByteStream) => Promise<void>
 /** How long to wait for the exit status of a launcher whose link broke. */
 const BROKEN_MS = 2000;
 
-/** How the gateway ended, from the launcher if it could still say so. */
+/** How the gateway ended, as the launcher reports it if it still can. */
 async function evidence(process: LauncherProcess, link: Link): Promise<ProcessEvidence> {
   let broken = "";
   try {
@@ -74,7 +74,7 @@ async function evidence(process: LauncherProcess, link: Link): Promise<ProcessEv
   return process.ending ?? { ...exit, stderrTail: process.stderrTail + broken };
 }
 
-/** Says why a launcher has ended before it said anything. */
+/** Explains why a launcher ended before it said anything. */
 type Explain = (last: ProcessEvidence, cause: unknown) => Promise<Error>;
 
 /** Waits for the launcher's report on its place. */
@@ -96,7 +96,7 @@ export async function untilReady(
   });
 }
 
-/** How long after a failed answer the gateway's end is waited for, which would explain it. */
+/** How long to wait for the gateway's end, which would explain a failed answer. */
 const EXPLANATION_MS = 2000;
 
 /** Waits until the gateway answers. */

@@ -113,7 +113,7 @@ function environment(): Record<string, string> {
   return home === undefined ? {} : { HOME: home };
 }
 
-/** The same, with a `PATH` that has no programs of executed code. */
+/** The same environment, with a `PATH` that has no programs of executed code. */
 export async function trustedEnvironment(
   untrusted: readonly string[],
 ): Promise<Record<string, string>> {
@@ -155,7 +155,7 @@ async function watch(
     }
   } catch (error) {
     if (signal.aborted) return { is: "waiting", why };
-    return { is: "lost", why: `What ${program} printed cannot be read: ${messageOf(error)}` };
+    return { is: "lost", why: `The output of ${program} cannot be read: ${messageOf(error)}` };
   }
   await process.exited;
   return {

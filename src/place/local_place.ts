@@ -38,7 +38,7 @@ export async function localPlace(
   const limits = effectiveLimits(options.limits, { sandboxed: sandbox !== false });
   const folder = parts.use(await SessionFolder.create(log));
   const workspace = await realFolder(options.workspace);
-  // Not that of the kernel, which a file of the workspace may set: Python is asked on the host.
+  // Not the kernel's, which a file of the workspace may set: Python is asked on the host.
   const libraryPath = hostEnv("LD_LIBRARY_PATH");
   const located = locatePython(options.python, { workspace, libraryPath, signal: deadline });
   // Leaves no process behind if the start fails earlier. Its error is reported where it is awaited.
@@ -66,7 +66,7 @@ export async function localPlace(
       return { command: [launches, ...args], readable, readOnly, writable };
     });
     contents.catch(() => {});
-    // If Python does not work, its own error says more than that of its task.
+    // If Python does not work, its own error says more than this one.
     const unlessPython = async (error: unknown): Promise<never> => {
       await located;
       throw error;
@@ -126,7 +126,8 @@ export async function localPlace(
       grouped.take(process.pid, limits, log);
       await abortable(grouped.taken, deadline);
       lasting?.begin((await grouped.taken)?.folders ?? []);
-      // It waits for this until its control group is set up. If it has already ended, its stderr says why.
+      // It waits for this line until its control group is set up. If it has already ended, its
+      // stderr says why.
       if (prepared?.waits) {
         await process.pipes.write(new TextEncoder().encode("\n")).catch(() => {});
       }
@@ -181,7 +182,10 @@ export async function explainLocal(
   );
 }
 
-/** The missing prerequisites of this machine. Checked only after a failure: it takes time and permissions. */
+/**
+ * The missing prerequisites of this machine. Checked only after a failure: this takes time and
+ * permissions.
+ */
 async function lackOf(cause: unknown): Promise<SandboxUnavailableError | undefined> {
   try {
     await requireSandboxPrerequisites();
@@ -201,7 +205,7 @@ async function realFolder(path: string): Promise<string> {
   throw new Deno.errors.NotADirectory(`Cannot use ${path} as workspace: it is not a folder`);
 }
 
-/** Variables that describe the user and the machine, and are no secrets. */
+/** Variables that describe the user and the machine, and are not secret. */
 const OF_THE_USER: readonly string[] = [
   "TZ",
   "USER",

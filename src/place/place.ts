@@ -11,24 +11,24 @@ import type { SessionAddress, SupervisedLauncher } from "./supervisor.ts";
 /** Options of `KernelGateway.start()`. */
 export interface KernelGatewayOptions extends PlaceOptions {
   /**
-   * The path of a Python that has `jupyter_kernel_gateway` and `ipykernel`: where the placement leads,
-   * if there is one.
+   * The path of a Python that has `jupyter_kernel_gateway` and `ipykernel`, at the placement if
+   * there is one.
    *
-   * @default with a placement, the one of the image, or `python3`; required without
+   * @default with a placement, the image's, or `python3`; required without one
    */
   python?: string;
-  /** The working directory of kernels. It exists. */
+  /** The working directory of kernels. It must exist. */
   workspace: string;
   /**
-   * Folders with further Python packages for kernels, which can only read them. They exist. Of an
-   * environment's `site-packages`, code also finds the programs.
+   * Folders with further Python packages for kernels, which can only read them. They must exist.
+   * With an environment's `site-packages`, code also finds its programs.
    *
    * @default {[]}
    */
   packages?: readonly string[];
   /**
    * The one address on the host that code in kernels can reach, at `IPYBOX_TOOL_URL`, such as
-   * `tcp://127.0.0.1:41234`; or what takes their connections without there being an address.
+   * `tcp://127.0.0.1:41234`; or a function that takes their connections without an address.
    */
   kernelDoor?: KernelDoorTarget;
   /**
@@ -44,21 +44,21 @@ export interface KernelGatewayOptions extends PlaceOptions {
   log?: Logger;
 }
 
-/** Where a session that outlives its host has its state. */
+/** The state of a session that outlives its host. */
 export interface LastingSession extends Omit<SessionAddress, "socket" | "where"> {
-  /** The Python that runs its supervisor, where kernels are elsewhere. */
+  /** The Python that runs its supervisor, if kernels are elsewhere. */
   readonly python?: string | undefined;
   /** Its folder. It exists, and only the host sees it. */
   readonly folder: string;
   /** How long it lasts without a host, in milliseconds. */
   readonly idleMs: number;
-  /** How long it lasts at all. */
+  /** Its maximum lifetime, in milliseconds. */
   readonly maxMs: number;
   /** Called with its address, before it can be found there. */
   readonly onSocket: (address: SessionAddress) => Promise<void>;
 }
 
-/** What a launcher is started with in a place. */
+/** The parameters for starting a launcher in a place. */
 export interface PlaceStart {
   readonly options: KernelGatewayOptions;
   readonly deadline: AbortSignal;

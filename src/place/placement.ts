@@ -168,7 +168,7 @@ const placementSchema: z.ZodType<Placement> = z.discriminatedUnion("type", [
       if (rest[key] === undefined) continue;
       const message = pool === undefined
         ? "it is only for a pool: use volume"
-        : "the pool's template says it";
+        : "the pool's template defines it";
       context.addIssue({ code: "custom", path: [key], message });
     }
   }),

@@ -16,15 +16,21 @@ interface PythonFiles {
   readonly executable: string;
   /** Files and folders that must be readable to run it. */
   readonly readable: readonly string[];
-  /** The type checker ty, where it is installed. */
+  /** The type checker ty, if it is installed. */
   readonly checker: string | undefined;
-  /** Variables that a script that starts it, or conda's activation, sets. */
+  /** Variables that its start script or conda's activation sets. */
   readonly variables: Readonly<Record<string, string>>;
-  /** Whether code can change it. Then nothing that it says counts outside of a sandbox, nor before its check. */
+  /**
+   * Whether code can change it. If so, its answers count neither outside of a sandbox nor before
+   * its check.
+   */
   readonly isChangeable: boolean;
 }
 
-/** Prints what it is, and which files it needs. Python follows links itself, so that we need not be able to read them. */
+/**
+ * Prints facts about this Python and the files that it needs. Python follows links itself, so that
+ * we need not be able to read them.
+ */
 const QUERY = `${asset("sandbox/wall.py")}
 import subprocess
 
@@ -78,7 +84,7 @@ const answerSchema = z.object({
 interface LocateOptions {
   readonly workspace: string;
   readonly signal: AbortSignal;
-  /** The `LD_LIBRARY_PATH` with which it may start, if it does not without. */
+  /** The `LD_LIBRARY_PATH` to try if it does not start without one. */
   readonly libraryPath?: string | undefined;
 }
 
@@ -111,7 +117,10 @@ function own(variables: Readonly<Record<string, string>>): Record<string, string
   );
 }
 
-/** Asks a Python that code can change, in a sandbox. Its answer decides on no path that is shown. */
+/**
+ * Asks a Python that code can change, in a sandbox. Its answer does not affect which paths code
+ * sees.
+ */
 async function locateInside(
   inside: WorkspacePython,
   options: LocateOptions,
@@ -128,7 +137,7 @@ async function locateInside(
   };
 }
 
-/** Variables that shells set, Python itself, and kernels in another way. */
+/** Variables that shells or Python itself set, or that kernels get in another way. */
 const SHELL_VARIABLES: readonly string[] = "LC_CTYPE OLDPWD PATH PWD PYTHONPATH SHLVL _".split(" ");
 
 /** The folders of an `LD_LIBRARY_PATH` that hold nothing but libraries. */

@@ -94,8 +94,8 @@ export async function remotePlace(
     log.warn(
       `${carrier.name} does not bound the ${
         unbounded.join(" and the ")
-      } of a session as a whole, though it ` +
-        "was told to: limits count for single processes. See what it says of control groups",
+      } of a session as a whole, although ` +
+        "ipybox requested it: limits apply to single processes. Check its support for control groups",
     );
   }
   const paths = new SessionPaths(
@@ -186,7 +186,8 @@ export async function remotePlace(
     },
     inherit: [],
     limits,
-    // The system counts all processes of a user, so where the engine limits their number, this does not.
+    // The system counts all processes of a user, so if the engine limits their number, rlimits do
+    // not.
     rlimits: rlimits(limits, bwrap !== null || unbounded.includes("processes")),
     sandboxed: isWalled,
     hasOwnTmp: bwrap !== null,
@@ -212,7 +213,7 @@ export function requireApart(
 ): void {
   if (report.platform !== "linux" || hasLandlock(report)) return;
   throw new SandboxUnavailableError(
-    `A durable session cannot be kept from code at ${where}: there is no Landlock`,
+    `A durable session cannot be protected from code at ${where} without Landlock`,
     "Use Linux 5.19 or later there, with `landlock` in its `lsm=` and allowed by the engine's seccomp " +
       "profile, or a session that is not durable",
   );
@@ -227,13 +228,13 @@ export function explainRemote(
   return Promise.resolve(new GatewayStartError(message, last, { cause }));
 }
 
-/** Added to time limits there, so that those of the supervisor here apply first. */
+/** Added to time limits there, so that the supervisor here applies its own first. */
 const MARGIN_SECONDS = 60;
 
 interface RemoteSupervisorOptions {
   readonly carrier: Carrier;
   readonly python: string;
-  /** Where the supervisor there listens, and its secret. */
+  /** The socket and the secret of the supervisor there. */
   readonly there: Pick<Reach, "socket" | "secret">;
   readonly folder: HeldFolder;
   readonly log: Logger;
@@ -273,7 +274,10 @@ async function superviseRemote(
   });
 }
 
-/** The limits for the whole session that an engine was given but does not apply, as rootless ones may not. */
+/**
+ * The limits for the whole session that an engine was given but does not apply, as can happen if it
+ * is rootless.
+ */
 function unboundedIn(facts: Facts, carrier: Carrier, limits: EffectiveLimits): string[] {
   if (carrier.bounds !== true) return [];
   const wanted = [

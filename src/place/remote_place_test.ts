@@ -9,7 +9,7 @@ Deno.test("requireApart() refuses a Linux on which code could take the place of 
     assertThrows(
       () => requireApart({ platform: "linux", landlock }, "docker"),
       SandboxUnavailableError,
-      "A durable session cannot be kept from code at docker: there is no Landlock",
+      "A durable session cannot be protected from code at docker without Landlock",
     );
   }
 });

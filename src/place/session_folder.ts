@@ -4,7 +4,7 @@ import { assetTree } from "../assets/mod.ts";
 import type { Logger } from "../base/log.ts";
 import { HeldFolder } from "../files/private_folder.ts";
 
-/** Where the folders of one gateway are, on this machine or on another one. */
+/** The paths of one gateway's folders, on this machine or another one. */
 export class SessionPaths {
   /** Files that kernels see and write. */
   readonly session: string;
@@ -14,7 +14,7 @@ export class SessionPaths {
   readonly runtime: string;
   /** The stubs of generated modules, for the type checker. */
   readonly stubs: string;
-  /** In which each kernel gets its own folder, its home directory. */
+  /** The folder in which each kernel gets its home directory. */
   readonly kernels: string;
   /** Files that only the host sees. */
   readonly hostPrivate: string;
@@ -26,7 +26,7 @@ export class SessionPaths {
   /** The folder that they are in. */
   readonly root: string;
 
-  /** `programs` is where our programs are, if not in the session's folder. */
+  /** `programs` is the folder of our programs, if not the session's. */
   constructor(root: string, programs: string = `${root}/session`) {
     this.root = root;
     this.session = `${root}/session`;
@@ -39,12 +39,12 @@ export class SessionPaths {
     this.canary = `${root}/canary`;
   }
 
-  /** The folders that are there before the launcher is. */
+  /** The folders that exist before the launcher starts. */
   get empty(): string[] {
     return [this.kernels, this.stubs, this.temporary, `${this.session}/jupyter/runtime`];
   }
 
-  /** The variables that lead the gateway into the session. */
+  /** The variables that point the gateway to the session's folders. */
   environment(): Record<string, string> {
     return {
       HOME: this.session,
@@ -62,7 +62,10 @@ export function programs(): { path: string; text: string }[] {
   );
 }
 
-/** The folders, made on this machine: readable by nobody else, outside the workspace. Disposing removes them. */
+/**
+ * The folders on this machine: outside the workspace, readable by nobody else. Disposing removes
+ * them.
+ */
 export class SessionFolder extends SessionPaths implements AsyncDisposable {
   private constructor(readonly held: HeldFolder) {
     super(held.path);
@@ -98,7 +101,7 @@ export class SessionFolder extends SessionPaths implements AsyncDisposable {
   }
 }
 
-/** The variables that lead programs into the folder of their kernel, and where in it. */
+/** The variables that point programs to their kernel's folder, with the paths in it. */
 export const KERNEL_FOLDERS: Readonly<Record<string, string>> = {
   HOME: ".",
   TMPDIR: "tmp",

@@ -43,7 +43,7 @@ export interface SupervisorOptions extends Omit<SessionAddress, "where"> {
   readonly python: ProgramPath;
   /** A folder that only the host sees, for its program. */
   readonly hostPrivate: string;
-  /** The command that it starts; none if it reaches another supervisor, which has started it. */
+  /** The command that it starts; empty if it reaches another supervisor, which has started it. */
   readonly argv: readonly string[];
   readonly reach?: Reach | undefined;
   readonly cwd: string;
@@ -65,15 +65,17 @@ export interface Reach {
   /** The command that runs `program` there, with what follows on its stdin. */
   readonly command: readonly string[];
   readonly program: string;
-  /** Where that supervisor listens there, and its secret. */
+  /** The socket on which that supervisor listens, and its secret. */
   readonly socket: string;
   readonly secret: string;
-  /** The command that removes the place, and whether it is for each end or only for failures. */
+  /**
+   * The command that removes the place, and whether to run it at each end or only after failures.
+   */
   readonly stop: readonly string[] | null;
   readonly made: boolean;
   /** Matches the command's last line if the place is gone. */
   readonly gone: string | null;
-  /** How long nothing may lead there. */
+  /** How long the place may be unreachable. */
   readonly patience_seconds: number;
 }
 
@@ -121,7 +123,7 @@ export interface SessionStatus {
   readonly stderr: string;
   /** The state that the previous host left for this one. */
   readonly kept: unknown;
-  /** How long that host stayed attached after leaving it. */
+  /** How long that host stayed attached after leaving that state. */
   readonly heldMs: number;
 }
 
@@ -151,7 +153,7 @@ export class SessionGoneError extends ConfigError {
   override readonly name: string = "SessionGoneError";
 }
 
-/** Another program than its supervisor answers at a session's socket. */
+/** A program other than its supervisor answers at a session's socket. */
 export class GarbageError extends ConfigError {
   /** The name of the class. */
   override readonly name: string = "GarbageError";
@@ -501,7 +503,7 @@ class Line {
       if (cause instanceof Deno.errors.NotCapable) throw cause;
       const { ConnectionRefused, NotFound, PermissionDenied } = Deno.errors;
       const isGone = cause instanceof NotFound || cause instanceof ConnectionRefused ||
-        cause instanceof TypeError; // a record of old, whose path is too long for a socket
+        cause instanceof TypeError; // an old record, whose path is too long for a socket
       if (!isGone) {
         const why = cause instanceof PermissionDenied ? "it belongs to another user" : cause;
         throw new ConfigError(

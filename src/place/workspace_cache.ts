@@ -1,6 +1,6 @@
 /**
- * Files that programs in the kernels of a workspace can make again, such as matplotlib's list of fonts. It
- * outlives kernels. Code writes it, so the host reads nothing of it.
+ * The cache of a workspace: files that programs in its kernels can make again, such as matplotlib's
+ * list of fonts. It outlives kernels. Code writes it, so the host never reads it.
  *
  * @module
  */
@@ -9,8 +9,8 @@ import { cacheFolder, isUnwritable, usableIn } from "../files/user_folders.ts";
 import { nameFor, WORKSPACE } from "../files/workspace_folders.ts";
 
 /**
- * The variables that lead programs there, and where in it. LlamaIndex leaves the data that it brings
- * unused if `NLTK_DATA` or `TIKTOKEN_CACHE_DIR` is set.
+ * The variables that point programs to it, with the paths in it. LlamaIndex ignores its bundled
+ * data if `NLTK_DATA` or `TIKTOKEN_CACHE_DIR` is set.
  */
 const VARIABLES: Readonly<Record<string, string>> = {
   XDG_CACHE_HOME: "",
@@ -20,12 +20,17 @@ const VARIABLES: Readonly<Record<string, string>> = {
   TRITON_CACHE_DIR: "triton",
 };
 
-/** Where the cache of a workspace is, by its real path; `undefined` if the user's cache cannot be used. */
+/**
+ * The folder for a workspace, given its real path; `undefined` if the user's cache cannot be used.
+ */
 export function cachePath(workspace: string): string | undefined {
   return usableIn(cachesFolder(), nameFor(workspace));
 }
 
-/** Makes the folder, for a workspace's real path; `undefined` if the user's cache cannot be used. */
+/**
+ * Creates the cache of a workspace, given its real path; `undefined` if the user's cache cannot be
+ * used.
+ */
 export async function workspaceCache(workspace: string): Promise<string | undefined> {
   const own = cachePath(workspace);
   if (own === undefined) return undefined;
@@ -47,7 +52,7 @@ export function cacheVariables(cache: string): Record<string, string> {
   );
 }
 
-/** Where the caches of all workspaces are. */
+/** The folder of the caches of all workspaces. */
 export function cachesFolder(): string | undefined {
   return usableIn(cacheFolder(), "workspaces");
 }

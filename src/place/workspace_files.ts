@@ -3,7 +3,10 @@ import { inBlocks, joinBytes } from "../base/bytes.ts";
 import { onAbort } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
 
-/** A path cannot be used: it does not exist, is not a plain file, is closed to code, or nobody answers there. */
+/**
+ * A path cannot be used: it does not exist, is not a plain file, is closed to code, or there is no
+ * answer.
+ */
 export class PathError extends Error {
   override readonly name: string = "PathError";
 
@@ -17,13 +20,13 @@ export interface Entry {
   readonly name: string;
   /** `"other"` stands for pipes, sockets and devices. */
   readonly type: "file" | "folder" | "link" | "other";
-  /** Its size in bytes; 0 if it is no file. */
+  /** Its size in bytes; 0 if it is not a file. */
   readonly size: number;
   /** When it was modified, such as `2026-03-01T14:03:21.000Z`. */
   readonly modified: string;
 }
 
-/** The most entries of a list, as in the program that makes it. */
+/** The limit on a list's entries, as in the program that makes it. */
 const MAX_ENTRIES = 10_000;
 
 /** Splits a relative path and checks its parts. */
@@ -48,7 +51,7 @@ const entriesSchema: z.ZodType<Entry[]> = z.array(z.object({
   type: z.enum(["file", "folder", "link", "other"]),
   size: z.number().min(0),
   /** In seconds since 1970. */
-  modified: z.number().min(-8.64e12).max(8.64e12).catch(0) // code can give a file one that no date has
+  modified: z.number().min(-8.64e12).max(8.64e12).catch(0) // code can set an invalid one
     .transform((seconds) => new Date(seconds * 1000).toISOString()),
 })).max(MAX_ENTRIES);
 
@@ -73,7 +76,7 @@ export class WorkspaceFiles {
     return bytesOf(stream, answer);
   }
 
-  /** Lists a folder, in no order. */
+  /** Lists a folder, in no particular order. */
   async list(parts: readonly string[]): Promise<Entry[]> {
     const { stream, answer } = await this.#ask(parts, "list");
     try {

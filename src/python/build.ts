@@ -36,7 +36,7 @@ export interface BuildOptions {
   /** Whether to rebuild an environment that is ready, for instance because it is damaged. */
   rebuild?: boolean;
   /**
-   * The interpreter that the environment is made of.
+   * The interpreter that the environment is made from.
    *
    * @default {the first on the PATH that is new enough}
    */
@@ -117,7 +117,7 @@ export async function lockBuilds(
   cacheDir: string,
   options: Pick<BuildOptions, "onProgress" | "signal">,
 ): Promise<Disposable> {
-  const path = join(cacheDir, "build.lock"); // whoever can read it can hold it for ever
+  const path = join(cacheDir, "build.lock"); // anyone who can read it can hold it forever
   const file = await Deno.open(path, { create: true, write: true, mode: 0o600 });
   try {
     if (await file.tryLock(true)) return file;
@@ -183,13 +183,13 @@ async function install({ base, uv, directory, python, requirements, step }: Buil
   const file = join(directory, "requirements.txt");
   await Deno.writeTextFile(file, requirements);
   // The file pins everything with hashes, so there is nothing to resolve.
-  const what = ["install", "--no-deps", "--require-hashes", "-r", file];
+  const args = ["install", "--no-deps", "--require-hashes", "-r", file];
   step.onProgress?.(`Installing its packages with ${uv === undefined ? "pip" : "uv"}`);
   if (uv !== undefined) {
     // pip compiles by default. A sandboxed kernel cannot, so every start would be slow.
-    await runStep(uv, ["pip", ...what, "--python", python, "--compile-bytecode"], step);
+    await runStep(uv, ["pip", ...args, "--python", python, "--compile-bytecode"], step);
   } else {
-    await runStep(namedProgram(python), ["-I", "-m", "pip", ...what, "--no-input"], step);
+    await runStep(namedProgram(python), ["-I", "-m", "pip", ...args, "--no-input"], step);
   }
 }
 
@@ -219,8 +219,8 @@ async function installerEnv(): Promise<Record<string, string>> {
 }
 
 /**
- * Variables that name folders and files from which installers take packages or settings. Of a package in
- * its cache, uv does not check the hash again.
+ * Variables that name folders and files from which installers take packages or settings. uv does
+ * not check the hash of a package in its cache again.
  */
 const PLACES: readonly string[] = [
   "UV_CACHE_DIR",
@@ -254,7 +254,7 @@ interface StepOptions {
 /** Short enough to look alive, long enough not to flood a log. */
 const PROGRESS_EVERY_MS = 2000;
 
-/** How many of its last lines a failure shows. */
+/** How many of the program's last lines an error shows. */
 const LAST_LINES = 8;
 
 /** Runs one installation step to its end. */

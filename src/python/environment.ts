@@ -107,7 +107,7 @@ async function managedAt(named: string): Promise<PythonEnvironment | undefined> 
   }
 }
 
-/** Tries the user's own Python after a failed start: the damage need not show in its folders. */
+/** Tries the user's own Python after a failed start: the damage may not show in its folders. */
 export async function retryPython(
   { executable, managed }: PythonEnvironment,
   options: FindPythonOptions,
@@ -202,7 +202,7 @@ function judge(interpreter: Interpreter, managed: boolean): PythonCheck {
   };
 }
 
-/** The command that installs packages for a Python, or for a new environment where it takes none. */
+/** The command that installs packages for a Python, or in a new environment if it takes none. */
 function howToAdd(names: readonly string[], { executable, hasPip }: Interpreter): string {
   const install = `-m pip install -U ${names.join(" ")}`;
   if (hasPip) return `${executable} ${install}`;

@@ -22,7 +22,7 @@ Deno.test("findPython() names all that a Python lacks, and the command that inst
   for (const name of ["jupyter_kernel_gateway", "ipykernel", "pydantic"]) {
     assertStringIncludes(error.message, `${name}: ModuleNotFoundError`);
   }
-  // It has no pip, as one of uv's; nor may pip change that of a system.
+  // It has no pip, like environments of uv; nor may pip change a system's.
   const all = "jupyter_kernel_gateway ipykernel pydantic";
   const own = `${python} -m venv ENV && ENV/bin/python -m pip install ${all}`;
   assertEquals(error.fix.split("\n")[0], `${own}, then --python ENV/bin/python`);
@@ -193,7 +193,7 @@ Deno.test("isNewEnough() compares versions by their numbers", () => {
   ]);
 });
 
-/** The Python that is found in a cache where none is named, or else what to do. */
+/** The Python that is found in a cache if none is named, or else the fix. */
 async function findManaged(cacheDir: string): Promise<unknown> {
   return await inOwnProcess(
     `const { findPython } = await load("src/python/environment.ts");

@@ -15,7 +15,7 @@ export interface FileHostsOptions {
   readonly signal?: AbortSignal;
   /** A file of additional certificates to trust. */
   readonly certificates?: string;
-  /** Receives warnings about indexes that give no answer. */
+  /** Receives warnings about indexes that do not answer. */
   readonly log?: Logger;
   /** Called with each such index. */
   readonly onSilent?: (index: string) => void;

@@ -17,7 +17,7 @@ import type { PythonEnvironment } from "./managed.ts";
 export interface IndexSettings {
   /** The addresses of the indexes. */
   readonly indexes: readonly string[];
-  /** Whether they count alike, as for pip, so that one without an answer is left out. */
+  /** Whether they rank equally, as for pip, so that one that does not answer is left out. */
   readonly alike: boolean;
   /** The hosts to reach for this, sorted. */
   readonly hosts: readonly string[];
@@ -25,7 +25,9 @@ export interface IndexSettings {
   readonly paths: readonly string[];
   /** The configured certificate file of the installer, if any. */
   readonly certificates: string | undefined;
-  /** Whether there is a password, a query or a token in an address, or a private key, which builds could read. */
+  /**
+   * Whether builds could read a secret: a password, query or token in an address, or a private key.
+   */
   readonly secret: boolean;
   /** Variables that uv needs for this. */
   readonly env: Readonly<Record<string, string>>;
@@ -54,19 +56,21 @@ export function uvConfig(
   ].join("\n");
 }
 
-/** Lines of TOML, whose lists of texts are those of JSON. */
+/** Lines of TOML, which writes lists of strings as JSON does. */
 function entries(lists: Lists): string[] {
   return Object.entries(lists).map(([name, list]) => `${name} = ${JSON.stringify(list)}`);
 }
 
 type Lists = Readonly<Record<string, readonly string[]>>;
 
-/** Reads the configuration of pip and of uv. Where uv has package sources of its own, pip's do not count. */
+/**
+ * Reads the configuration of pip and of uv. If uv has its own package sources, pip's do not count.
+ */
 export async function readIndexSettings(
   python: Pick<PythonEnvironment, "executable"> & { readonly managed?: boolean },
   { uv, cache: kept, signal }: {
     readonly uv: ProgramPath;
-    /** A cache that no code can have written to: uv keeps there what it finds out about the Python. */
+    /** A cache that no code can have written to: uv stores facts about the Python there. */
     readonly cache?: string;
     readonly signal?: AbortSignal;
   },
@@ -116,13 +120,13 @@ async function plainPython(
   return `${path}/python`;
 }
 
-/** A file of requirements that has none. */
+/** An empty file of requirements. */
 const NOTHING = "/dev/null";
 
 /** pip's options by name. */
 type PipOptions = Readonly<Record<string, string>>;
 
-/** pip's sections, as `pip config list` names them; later ones count more. */
+/** pip's sections, as `pip config list` names them; later ones take precedence. */
 const PIP_SECTIONS = ["global", "install", ":env:"];
 
 /** Asks pip for its configuration. A Python without pip, such as one that uv made, has no options of pip. */
@@ -154,7 +158,7 @@ export async function readPipOptions(
   return options;
 }
 
-/** The text of a string as Python shows it. */
+/** The value of a string that Python shows as its `repr`. */
 function unquoted(text: string): string {
   return text.slice(1, -1).replace(/\\(.)/g, (_, mark: string) => mark === "n" ? "\n" : mark);
 }
@@ -164,7 +168,7 @@ interface Sources {
   /** The main index; `undefined` if no index is used. */
   readonly main: string | undefined;
   readonly extra: readonly string[];
-  /** Files and pages that are no index. */
+  /** Files and pages that are not an index. */
   readonly links: readonly string[];
 }
 
@@ -175,7 +179,7 @@ interface Configured {
   readonly env?: Readonly<Record<string, string>>;
   /** uv's answer, if it has package sources of its own. */
   readonly own?: string;
-  /** uv's answer where nothing is configured. */
+  /** uv's answer without any configuration. */
   readonly plain?: string;
 }
 

@@ -91,7 +91,7 @@ Deno.test("readIndexSettings() asks uv, whose sources count instead of pip's", a
   assertStringIncludes(message, config);
 });
 
-Deno.test("uvConfig() says in uv's words what pip is told", () => {
+Deno.test("uvConfig() translates pip's configuration for uv", () => {
   const pip = {
     "index-url": "https://one.example/simple",
     "extra-index-url": "https://two.example/simple",
@@ -115,7 +115,7 @@ Deno.test("uvConfig() says in uv's words what pip is told", () => {
   assertEquals(offline, "index = []\nno-index = true\n[pip]");
 });
 
-Deno.test("indexSettings() finds what opens an index, wherever it stands", () => {
+Deno.test("indexSettings() finds the secrets that open an index, wherever they are", () => {
   const isSecret = (url: string) =>
     indexSettings({ pip: { "extra-index-url": url }, plain }).secret;
   for (

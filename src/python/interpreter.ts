@@ -17,7 +17,7 @@ const MINIMUM_PYTHON: readonly [number, number] = [3, 10];
 const text = z.string().min(1);
 const texts = z.record(z.string(), z.string());
 const interpreterSchema = z.object({
-  /** The interpreter's absolute path, never that of a shim. */
+  /** The interpreter's absolute path, never a shim's. */
   executable: text,
   /** The directory of its environment (`sys.prefix`). */
   prefix: text,
@@ -113,8 +113,8 @@ export function isNewEnough(version: string): boolean {
 }
 
 /**
- * The first interpreter on the `PATH` that can make virtual environments. Calls `onBroken` with what it
- * says about those before it that do not work.
+ * Finds the first interpreter on the `PATH` that can make virtual environments. Calls `onBroken`
+ * with a message about each earlier one that does not work.
  */
 export async function findBaseInterpreter(
   needsVenv: boolean,
@@ -125,7 +125,7 @@ export async function findBaseInterpreter(
       const interpreter = await inspectInterpreter(program).catch((error: unknown) => {
         if (!(error instanceof EnvironmentNotReadyError)) throw error;
         onBroken(error.message);
-        return undefined; // the next may do
+        return undefined; // the next one may work
       });
       if (interpreter === undefined || !isNewEnough(interpreter.version)) continue;
       if (interpreter.importsWorkspace) continue; // uv would let it

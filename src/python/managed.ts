@@ -106,7 +106,7 @@ export async function writeMarker(
   await replaceMarker(join(directory, `${environmentKey(recipe)}.json`), interpreter);
 }
 
-/** Writes the facts about an interpreter, at once as a whole. */
+/** Writes the facts about an interpreter, atomically. */
 export async function replaceMarker(path: string, interpreter: Interpreter): Promise<void> {
   // All users may use an environment.
   await replaceFile(path, JSON.stringify(interpreter, null, 2) + "\n", 0o644);
@@ -138,7 +138,7 @@ export async function removeLeftovers(directory: string): Promise<void> {
   }
 }
 
-/** An interpreter that was found fit, as callers see it. */
+/** A usable interpreter, as callers see it. */
 export function toEnvironment(interpreter: Interpreter, managed: boolean): PythonEnvironment {
   const { executable, prefix, basePrefix, version, packages } = interpreter;
   return { executable, prefix, basePrefix, version, packages, managed };

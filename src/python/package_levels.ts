@@ -7,7 +7,10 @@ export function sitePackagesOf(prefix: string, python: PythonEnvironment): strin
   return join(prefix, "lib", `python${minorVersion(python)}`, "site-packages");
 }
 
-/** The folders from an environment down to its packages, and that of its programs. Installers write to each. */
+/**
+ * The folders from an environment down to its packages, and its folder of programs. Installers
+ * write to each.
+ */
 export function packageLevels(sitePackages: string): string[] {
   const version = dirname(sitePackages);
   const lib = dirname(version);

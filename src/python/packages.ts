@@ -61,7 +61,7 @@ export interface InstalledPackage {
 
 /** Options of {@linkcode PackageFolder.open}. */
 export interface PackageFolderOptions {
-  /** Whether the installer runs in the OS sandbox, as by default, and the sandbox's settings. */
+  /** Whether the installer runs in the OS sandbox (the default), and the sandbox's settings. */
   readonly sandbox?: boolean | SandboxOptions;
   /** The directory of the managed environments and the packages; by default in the user's cache. */
   readonly cacheDir?: string;
@@ -73,7 +73,7 @@ export interface PackageFolderOptions {
 
 /** Options of an installation. */
 export interface InstallOptions {
-  /** Stops the installation. Packages installed before stay. */
+  /** Stops the installation. Packages that are already installed stay. */
   readonly signal?: AbortSignal;
   /** Receives each line that the installer writes. */
   readonly onLine?: (line: string) => void;
@@ -94,13 +94,13 @@ interface Job {
 /** An installer's command line, and its needs. */
 interface Step {
   readonly command: readonly string[];
-  /** What `install.py` is to do. */
+  /** The instructions for `install.py`. */
   readonly order?: Readonly<Record<string, unknown>>;
-  /** Looks for what it needs from the network, if it may use that, with a new cache of uv's. */
+  /** Determines its needs from the network, if it may use that, with a new uv cache. */
   readonly look?: (cache: string, signal: AbortSignal) => Promise<Sources>;
 }
 
-/** Where an installer gets packages from, and the hosts to reach. */
+/** The package sources of an installer, and the hosts to reach. */
 interface Sources {
   readonly settings: IndexSettings;
   readonly hosts: readonly string[];
@@ -192,7 +192,7 @@ export class PackageFolder {
 
   /**
    * The folders of the packages that all workspaces share: one, if `ipybox setup --data` made it. They are for
-   * the managed Python, because one of the user's may have been built in another way.
+   * the managed Python, because the user's own may have been built differently.
    */
   static async common(python: PythonEnvironment): Promise<string[]> {
     if (!python.managed || !hasManagedDirectory()) return [];
@@ -200,14 +200,17 @@ export class PackageFolder {
     return found === undefined ? [] : [found];
   }
 
-  /** Where the packages are that all workspaces share, in a folder for every Python, if there are any. */
+  /**
+   * The folder of the packages that all workspaces share, with one folder per Python; it may not
+   * exist.
+   */
   static commonFolder(): string {
     return join(managedDirectory(), "common");
   }
 
   /**
-   * Installs the packages that all workspaces share, in place of those that are there: as a whole or not at
-   * all. Sandboxes that run keep the old ones until something is built again.
+   * Installs the packages that all workspaces share, in place of the present ones: as a whole or
+   * not at all. Running sandboxes keep the old ones until something is built again.
    *
    * Resolves to one line that names the installed packages.
    */
@@ -236,25 +239,30 @@ export class PackageFolder {
     }
   }
 
-  /** Removes the packages that all workspaces share, for every Python. Sandboxes that run lose them. */
+  /**
+   * Removes the packages that all workspaces share, for every Python. Running sandboxes lose them.
+   */
   static async removeCommon(): Promise<void> {
     using _lock = await lockBuilds(managedDirectory(), {});
     await PackageFolder.discard(PackageFolder.commonFolder());
   }
 
-  /** Whether Deno's permissions allow installing: making links takes unscoped read and write access. */
+  /**
+   * Whether Deno's permissions allow installing: making links requires unscoped read and write
+   * access.
+   */
   static isPermitted(): boolean {
     return hasManagedDirectory() && isGranted({ name: "read" }) && isGranted({ name: "write" });
   }
 
-  /** The flags of Deno's that an installation lacks: it also reads the variables of pip and uv. */
+  /** The Deno flags that an installation lacks: it also reads the variables of pip and uv. */
   static lacking(): string[] {
     return (["read", "write", "env"] as const)
       .filter((name) => !isGranted({ name }))
       .map((name) => `--allow-${name}`);
   }
 
-  /** Where the packages of a workspace are, in a folder for every Python, if there are any. */
+  /** The folder of a workspace's packages, with one folder per Python; it may not exist. */
   static folder(workspace: string): string {
     return folderOf(workspace);
   }
@@ -280,8 +288,8 @@ export class PackageFolder {
   }
 
   /**
-   * Installs packages and their dependencies. Keeps what code has already, where that fits, and refuses
-   * what kernels do not work with.
+   * Installs packages and their dependencies. Keeps packages that code already has, if they fit,
+   * and refuses versions that kernels do not work with.
    *
    * The installer and the builds it starts run in a sandbox: they can write only to this folder, and
    * reach only the configured package indexes, the hosts of their files, and the hosts of the given Git
@@ -293,14 +301,14 @@ export class PackageFolder {
     requirements: readonly Requirement[],
     options: InstallOptions = {},
   ): Promise<string> {
-    const what = requirements.map(({ text }) => text).join(" ");
-    return await this.#change(`${what} was not installed`, options, async (job) => {
+    const texts = requirements.map(({ text }) => text).join(" ");
+    return await this.#change(`${texts} was not installed`, options, async (job) => {
       const end = await this.#findOrFetch(job, requirements);
       return end.exitCode === 0 ? { ...end, output: end.lastLine } : end;
     });
   }
 
-  /** Downloads nothing that is there. */
+  /** Downloads nothing if the packages are there. */
   async #findOrFetch(job: Job, requirements: readonly Requirement[]): Promise<StepEnd> {
     if (await this.#has(requirements)) {
       const lines: string[] = [];
@@ -397,7 +405,7 @@ export class PackageFolder {
     return { command: [executable, "-I", DRIVER], order };
   }
 
-  /** The uv of the Python, one on the PATH, or that of the managed environment. */
+  /** The Python's own uv, one on the PATH, or the managed environment's. */
   async #uv(): Promise<ProgramPath> {
     const { executable } = this.#python;
     const own = join(dirname(executable), "uv");
@@ -428,7 +436,7 @@ export class PackageFolder {
     return [...new Set([...hosts, ...files.flat(), ...repositories])];
   }
 
-  /** Looks for what an installer needs, and writes that where it reads it. */
+  /** Determines an installer's needs, and writes the files that it reads. */
   async #prepare(
     { order, look }: Step,
     { session, signal }: { readonly session: string; readonly signal: AbortSignal },
@@ -442,7 +450,7 @@ export class PackageFolder {
     return { readable: await existing(paths), hosts };
   }
 
-  /** How to start a program, by default in a sandbox of its own. */
+  /** Determines how to start a program, by default in its own sandbox. */
   async #launch(
     { uv, signal }: Job,
     { command: [command = "", ...args], look }: Step,
@@ -455,7 +463,7 @@ export class PackageFolder {
     const env = {
       UV_CACHE_DIR: `${session}/cache`,
       UV_CONFIG_FILE: `${session}/uv.toml`,
-      UV_LINK_MODE: "copy", // between folders that are mounts of their own
+      UV_LINK_MODE: "copy", // between folders that are separate mounts
       UV_NO_PROGRESS: "1",
       UV_PYTHON_DOWNLOADS: "never",
     };
@@ -495,7 +503,7 @@ export class PackageFolder {
           ),
         )).flat(),
         ...await existing([uv]),
-        ...this.shared, // checked before, and not links
+        ...this.shared, // already checked, and not links
       ],
       ...(look === undefined ? {} : { needs: prepared }),
       hostPrivate,
@@ -588,14 +596,17 @@ async function foundIn(folder: string, python: PythonEnvironment): Promise<strin
   return levels.includes(false) ? undefined : sitePackages;
 }
 
-/** Makes the folder of a workspace's packages, with the file that names it; whether it was missing. */
+/**
+ * Makes the folder of a workspace's packages, with the file that names it; returns whether it was
+ * missing.
+ */
 async function madeFolder(path: string, workspace: string): Promise<boolean> {
   if (await isThere(join(path, WORKSPACE))) return false;
   const fresh = `${path}.${crypto.randomUUID()}.tmp`;
   await Deno.mkdir(fresh, { mode: 0o700 }); // installers use the umask
   try {
     await Deno.writeTextFile(join(fresh, WORKSPACE), workspace);
-    await Deno.rename(fresh, path); // also over an empty folder
+    await Deno.rename(fresh, path); // even over an empty folder
     return true;
   } catch (error) {
     await Deno.remove(fresh, { recursive: true });
@@ -614,7 +625,7 @@ async function removeAbandoned(root: string): Promise<void> {
       for await (const { name: version, isDirectory } of Deno.readDir(folder)) {
         const sitePackages = join(folder, version, "lib", version, "site-packages");
         if (!isDirectory) continue;
-        await Deno.remove(sitePackages); // fails where anything is installed
+        await Deno.remove(sitePackages); // fails if anything is installed
       }
       await PackageFolder.discard(folder);
     } catch {
@@ -630,21 +641,23 @@ function hasManagedDirectory(): boolean {
   return hostEnv("XDG_CACHE_HOME")?.startsWith("/") === true || Boolean(hostEnv("HOME"));
 }
 
-/** A package in a folder, as its own folder there names it. */
+/** A package in a folder, as its metadata folder there names it. */
 interface Distribution {
   readonly name: string;
   readonly version: string;
   readonly path: string;
 }
 
-/** Those of some packages that others of them need, and these: the rest of a managed Python is the gateway's. */
+/**
+ * The named packages and their dependencies: the rest of a managed Python belongs to the gateway.
+ */
 async function neededBy(
   names: readonly string[],
   all: readonly Distribution[],
 ): Promise<Distribution[]> {
   const needed = new Set(names);
   const found: Distribution[] = [];
-  for (const name of needed) { // which grows meanwhile
+  for (const name of needed) { // it grows meanwhile
     const distribution = all.find((each) => normalized(each.name) === name);
     if (distribution === undefined) continue;
     found.push(distribution);

@@ -1,8 +1,8 @@
 /**
  * Remembers the Pythons that the user named.
  *
- * Importing the modules that kernels need takes more than a second, so it is only done again when the
- * interpreter or a folder that it imports from has changed, as when packages are installed,
+ * Importing the modules that kernels need takes more than a second, so it is done again only when
+ * the interpreter or a folder that it imports from has changed, as when packages are installed,
  * upgraded or removed.
  *
  * @module
@@ -54,13 +54,13 @@ export async function forgetNamed(
   if (folder !== undefined) await ifPresent(Deno.remove(recordIn(folder, executable)));
 }
 
-/** The folder of the records; `undefined` if there can be none. */
+/** The folder of the records; `undefined` if it cannot be used. */
 function usableFolder(cacheDir: string | undefined): string | undefined {
   const cache = cacheFolder();
   return usableIn(cacheDir ?? (cache && join(cache, "python")), "named");
 }
 
-/** The file for a Python. It is another one if kernels need other modules. */
+/** The file for a Python. Its name changes if kernels need other modules. */
 function recordIn(folder: string, executable: string): string {
   const key = sha256(JSON.stringify([executable, KERNEL_MODULES]));
   return join(folder, `${key.slice(0, 32)}.json`);

@@ -13,7 +13,10 @@ const NAME = String.raw`[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[A-Za-z0-
 const VERSION = String.raw`(?:===|[=!<>~]=|<|>)\s*[A-Za-z0-9.*+!_-]+`;
 /** One side of a comparison in a marker: a variable or a quoted string. */
 const OPERAND = String.raw`(?:[a-z_]+|"[A-Za-z0-9_.+* -]*"|'[A-Za-z0-9_.+* -]*')`;
-/** The bounds of its words leave one way to read it: with several, a refusal would take exponential time. */
+/**
+ * Word boundaries leave only one way to match it: with several, a refusal would take exponential
+ * time.
+ */
 const COMPARISON = String.raw`${OPERAND}\s*(?:===|[=!<>~]=|<|>|\b(?:not in|in)\b)\s*${OPERAND}`;
 /** The Pythons and systems that a requirement applies to (PEP 508). */
 const MARKER = String.raw`;\s*${COMPARISON}(?:\s+(?:and|or)\s+${COMPARISON})*`;
@@ -34,7 +37,7 @@ export function isPublicHost(hostname: string): boolean {
   return HOST.test(hostname);
 }
 
-/** The form of a name by which packages are compared (PEP 503). */
+/** The form of a name in which packages are compared (PEP 503). */
 export function normalized(name: string): string {
   return name.toLowerCase().replaceAll(/[-_.]+/g, "-");
 }

@@ -65,7 +65,7 @@ Deno.test("parseRequirement() refuses options, paths and other addresses", () =>
   }
 });
 
-Deno.test("parseRequirement() reads for which Pythons a package counts", () => {
+Deno.test("parseRequirement() reads the Pythons and systems that a package applies to", () => {
   for (
     const text of [
       `tomli>=2 ; python_version < "3.11"`,

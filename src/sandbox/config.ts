@@ -20,7 +20,9 @@ export interface SandboxConfig {
     readonly deniedDomains?: readonly string[];
     /** Whether code may use ports of the host's loopback interface; macOS only. */
     readonly allowLocalBinding?: boolean;
-    /** Unsafe: lets code connect to Unix sockets of the host; on Linux only where it sees all files. */
+    /**
+     * Unsafe: lets code connect to Unix sockets of the host; on Linux only if it sees all files.
+     */
     readonly allowAllUnixSockets?: boolean;
   } | undefined;
   /** The file system. */
@@ -117,7 +119,10 @@ interface ReadSandboxConfigOptions {
   readonly trust?: TrustSetting | undefined;
 }
 
-/** The user's settings for code's own sandbox that are given, or in a JSON file: the version of it that counts. */
+/**
+ * Returns the user's settings for the sandbox of code: as given, or from a JSON file's version that
+ * counts.
+ */
 export async function readSandboxConfig(
   config: SandboxConfig | string = {},
   { workspace, project, allowUnsafe, trust }: ReadSandboxConfigOptions,

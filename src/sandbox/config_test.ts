@@ -20,7 +20,7 @@ for (
     { allowNestedUserNamespaces: true },
   ]
 ) {
-  Deno.test(`parseSandboxConfig() wants a word more for ${JSON.stringify(unsafe)}`, () => {
+  Deno.test(`parseSandboxConfig() requires consent for ${JSON.stringify(unsafe)}`, () => {
     assertThrows(() => parseSandboxConfig(unsafe), ConfigError, "allowUnsafe");
     assertEquals(parseSandboxConfig(unsafe, { allowUnsafe: true }), unsafe);
   });

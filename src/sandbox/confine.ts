@@ -8,7 +8,7 @@ import { effectiveLimits } from "./limits.ts";
 import { checked, enclose, hostPython, SYSTEM } from "./wall.ts";
 import { userFolders } from "./workspace.ts";
 
-/** What a program needs besides its own files. */
+/** The needs of a program besides its own files. */
 export interface Needs {
   readonly readable: readonly string[];
   /** The hosts to reach. */
@@ -27,7 +27,7 @@ interface ConfinedProgram {
   readonly writable: readonly string[];
   /** Other paths that it may read. */
   readonly readable: readonly string[];
-  /** The rest that it needs: if there is any, its sandbox starts while that is still looked for. */
+  /** Its other needs, if any: its sandbox starts while they are still being determined. */
   readonly needs?: Promise<Needs>;
   /** Paths in these that it must not see. */
   readonly hidden?: readonly string[];
@@ -48,7 +48,7 @@ export interface Confined {
   readonly command: ProgramPath;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
-  /** What to write to its stdin, up to the end, once that is known. Until then, it starts nothing. */
+  /** The whole text to write to its stdin. Until then, it starts nothing. */
   readonly settings?: Promise<string>;
 }
 

@@ -28,7 +28,7 @@ export async function devicesOf(names: readonly string[]): Promise<string[]> {
       : [path];
     if (paths.length > 0) return paths;
     throw new ConfigError(
-      `There is no device "${name}" on this machine: \`ipybox doctor\` lists those there are`,
+      `There is no device "${name}" on this machine: \`ipybox doctor\` lists the existing ones`,
     );
   }));
   return [...new Set(found.flat())];

@@ -31,7 +31,7 @@ const SECRET_FILES: ReadonlySet<string> = new Set([
 const DOTENV = /^\.{1,2}(?:env|dev\.vars)(?:\W|_|$)/;
 const EXAMPLE = /[._-](example|sample|template)$/;
 
-/** The paths to hide, and a warning about those that are too many. */
+/** The paths to hide, and a warning if there are too many. */
 export interface Hidden {
   /** The paths to hide, of which at most {@linkcode MAX_HIDDEN} are given. */
   readonly paths: readonly string[];

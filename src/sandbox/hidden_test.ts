@@ -17,7 +17,7 @@ async function find(folder: string) {
   return await findHidden(folder, { python: await hostPython(folder) });
 }
 
-/** What is hidden in a folder, by its path in there. */
+/** The hidden paths in a folder, relative to it. */
 async function hiddenIn(folder: string): Promise<string[]> {
   const { paths, warning } = await find(folder);
   assertEquals(warning, undefined);

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { hostEnv, mayRead } from "../base/permission.ts";
 import { isInside, lstatIfAllowed } from "../process/trusted_path.ts";
 
-/** The home directory as it is named, and where it is: a link may lead there. */
+/** The home directory as named, and its real path: a link may lead there. */
 export function homes(home: string | undefined = hostEnv("HOME")): string[] {
   if (home === undefined || home === "") return [];
   return [...new Set([home, mayRead(home) ? realPathSync(home) : home])];
@@ -12,7 +12,7 @@ function realPathSync(path: string): string {
   try {
     return Deno.realPathSync(path);
   } catch {
-    return path; // not there, so it leads nowhere
+    return path; // it does not exist, so it leads nowhere
   }
 }
 
@@ -24,7 +24,7 @@ export function isBroad(folder: string, home: string | undefined): boolean {
 
 const SHARED: readonly string[] = ["/", "/etc", "/home", "/opt", "/root", "/tmp", "/var"];
 
-/** The folder of the Python that an environment is based on, by the text of its `pyvenv.cfg`. */
+/** The folder of the Python that an environment is based on, from the text of its `pyvenv.cfg`. */
 export function baseIn(settings: string): string | undefined {
   const line = settings.split("\n").find((line) => /^\s*home\s*=/i.test(line)) ?? "";
   return line.slice(line.indexOf("=") + 1).trim() || undefined;
@@ -40,9 +40,9 @@ export function programsOf(packages: string): string[] {
 const PYTHON_PARTS: readonly string[] = ["bin", "lib", "lib64", "pyvenv.cfg"];
 
 /**
- * The parts of a Python's folder (`sys.prefix`, a real path) that a sandbox shows: all, unless it contains
- * the home directory, the workspace or what many share. It does for a Python that was built with
- * `--prefix=$HOME`, and where projects are in the folder of an environment.
+ * The parts of a Python's folder (`sys.prefix`, a real path) that a sandbox shows: all, unless it
+ * contains the home directory, the workspace or a folder that many share. It does for a Python that
+ * was built with `--prefix=$HOME`, and for an environment with projects in its folder.
  */
 export async function pythonFolders(
   prefix: string,

@@ -5,7 +5,7 @@ import { ControlGroup } from "../process/control_group.ts";
 /**
  * Limits of a process of the executed code. `null` removes a limit.
  *
- * Where the system lets ipybox create a control group, `memoryBytes` and `processes` also limit all
+ * If the system lets ipybox create a control group, `memoryBytes` and `processes` also limit all
  * processes of a session together.
  */
 export interface ResourceLimits {
@@ -30,8 +30,8 @@ export interface ResourceLimits {
    */
   fileBytes?: number | null;
   /**
-   * Seconds of CPU time of one process over its lifetime. A kernel runs for long and takes its
-   * variables with it, so there is no default: `timeoutMs` limits one execution.
+   * Seconds of CPU time of one process over its lifetime. A kernel runs for a long time and takes
+   * its variables with it, so there is no default: `timeoutMs` limits one execution.
    *
    * @default {null}
    */
@@ -100,8 +100,8 @@ export function effectiveLimits(
 /**
  * Converts limits to the values that the launcher sets.
  *
- * @param countsProcesses Whether their number is among them: the system counts those of a user, wherever
- * they run, but for those in other user namespaces.
+ * @param countsProcesses Whether to limit the number of processes: the system counts all of a
+ * user's, wherever they run, except those in other user namespaces.
  */
 export function rlimits(limits: EffectiveLimits, countsProcesses = true): Rlimits {
   const { memoryBytes, processes, fileBytes, cpuSeconds } = limits;
@@ -127,7 +127,7 @@ function withoutNull(values: Record<string, number | null>): Record<string, numb
 /** How many processes of a session are ipybox's own: bubblewrap, relays, launcher, gateway. */
 const OWN_PROCESSES = 64;
 
-/** The control group of a sandbox's processes, if there can be one. */
+/** The control group of a sandbox's processes, if one is available. */
 export class LimitedTogether implements AsyncDisposable {
   /** Settles once the group exists or turns out to be unavailable. */
   taken: Promise<ControlGroup | undefined> = Promise.resolve(undefined);

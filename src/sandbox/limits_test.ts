@@ -30,7 +30,7 @@ Deno.test("without the sandbox the user's other processes are not limited", () =
   assertEquals(effectiveLimits(undefined, { sandboxed: true }).processes, 1024);
 });
 
-Deno.test("a limit that is none is refused by its name", () => {
+Deno.test("an invalid limit is refused by its name", () => {
   for (const memoryBytes of [0, -1, 1.5, NaN]) {
     assertThrows(
       () => effectiveLimits({ memoryBytes }, { sandboxed: true }),

@@ -25,10 +25,10 @@ import { workspaceOfSession } from "../files/workspace_state.ts";
 import { parseFile } from "../json/document.ts";
 import { couldWrite } from "./own_variables.ts";
 
-/** Where a file is in a workspace, and what is known about it there. */
+/** The place of a file in a workspace, and its record there. */
 interface Place {
   readonly workspace: string;
-  /** Its path in the workspace, before links in that are followed. */
+  /** Its path in the workspace, before links in it are followed. */
   readonly name: string;
   readonly record: OwnEntries;
   /** Whether the user has to see it before it counts, as code or a repository could have brought it. */
@@ -66,7 +66,7 @@ export class NamedFile {
     else await this.place?.record.restore(this.place.name, NAMED);
   }
 
-  /** Records that the user accepts it as it is; whether that could be recorded. */
+  /** Records that the user accepts it as it is; returns whether that could be recorded. */
   async accept(): Promise<boolean> {
     return await this.place?.record.set(this.place.name, this.text, this.text) ?? false;
   }
@@ -85,8 +85,9 @@ interface NamedFileOptions {
 }
 
 /**
- * Reads a settings file; `undefined` if it does not exist. In a workspace, its path may lead through links in
- * `.ipybox`, but through no others: code could have put them there to have a file of the user's read.
+ * Reads a settings file; `undefined` if it does not exist. In a workspace, its path may lead
+ * through links in `.ipybox`, but through no others: code could have put them there so that another
+ * file of the user is read.
  */
 export async function readNamedFile(
   path: string,
@@ -101,12 +102,12 @@ export async function readNamedFile(
     workspaces.some((workspace) => isInside(path, folderOf(workspace)));
   const link = steps.find(({ path, isLink }) => isLink && isIn(path) && !isIn(path, stateOf));
   if (link !== undefined) throw linkError(path, { what, link: link.path, real });
-  if (workspaces.length === 0) { // the user's own: it may be a pipe, as of `<(command)`
+  if (workspaces.length === 0) { // the user's own: it may be a pipe, as from `<(command)`
     const text = await ifPresent(Deno.readTextFile(path)).catch((error: unknown) => {
       if (!(error instanceof Deno.errors.IsADirectory)) throw error;
       throw new ConfigError(`Cannot use ${path} as ${what}: it is a directory`);
     });
-    // Windows' editors write a mark, which the other reader leaves out, too.
+    // Windows editors write a byte order mark, which the other reader leaves out, too.
     return text === undefined ? text : new NamedFile(text.replace(/^\ufeff/, ""));
   }
   const text = await readPinned(real);
@@ -149,7 +150,7 @@ interface UseOptions<T> extends Omit<NamedFileOptions, "kind"> {
  * Reads the version of a JSON settings file that counts; `undefined` if the file does not exist. Until a change
  * is accepted, the former text counts.
  *
- * @throws {ConfigError} Among others: there is no former text that was accepted and kept.
+ * @throws {ConfigError} For example, if no accepted former text was kept.
  */
 export async function useNamedFile<T>(
   path: string,

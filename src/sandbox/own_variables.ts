@@ -4,7 +4,10 @@ import { FILE_IDENTITY, OwnEntries } from "../files/own_entries.ts";
 import { lstatIfPresent, readHostileFile } from "../files/safe.ts";
 import { lstatIfAllowed, realPathIfSeen } from "../process/trusted_path.ts";
 
-/** The file in a workspace whose presence says that code could write to it. It must stay hidden from code. */
+/**
+ * The file in a workspace whose presence shows that code could write to it. It must stay hidden
+ * from code.
+ */
 export const CODE_NOTE = ".ipybox/code-ran";
 
 /** The variables in a `.env`, no matter who wrote them. */
@@ -16,7 +19,7 @@ export interface DotenvFile {
 
 const NO_FILE: DotenvFile = { variables: {}, identity: null };
 
-/** Reads the `.env` of a workspace. One that is a link, or a folder, counts as none. */
+/** Reads the `.env` of a workspace. A link or a folder counts as missing. */
 export async function readVariables(workspace: string): Promise<DotenvFile> {
   const path = join(workspace, ".env");
   const status = await lstatIfPresent(path);
@@ -38,7 +41,7 @@ export async function ownVariables(
   const own = await recordOf(workspace);
   if (!own.exists) return await couldWrite(workspace) ? {} : variables;
   const isSame = identity !== null && own.has(FILE_IDENTITY, identity) &&
-    !await couldWriteAbove(workspace); // code of a workspace around it may see this file
+    !await couldWriteAbove(workspace); // code of a surrounding workspace may see this file
   const counts = ([name, value]: [string, string]) =>
     own.has(name, value) || (isSame && own.entryOf(name) !== undefined);
   return Object.fromEntries(Object.entries(variables).filter(counts));
@@ -52,7 +55,7 @@ export async function recordVariables(workspace: string): Promise<void> {
   await own.replace(entriesOf(file), true);
 }
 
-/** Accepts the variables of a file as they are; whether that could be recorded. */
+/** Accepts the variables of a file as they are; returns whether that could be recorded. */
 export async function acceptVariables(workspace: string, file: DotenvFile): Promise<boolean> {
   return await (await recordOf(workspace)).replace(entriesOf(file));
 }
@@ -65,7 +68,7 @@ async function recordOf(workspace: string): Promise<OwnEntries> {
   return await OwnEntries.open(workspace, "variables");
 }
 
-/** Whether code could write to a folder: it ran there, or in a workspace around it. */
+/** Whether code could write to a folder: it ran there, or in a surrounding workspace. */
 export async function couldWrite(workspace: string): Promise<boolean> {
   return (await recordOf(workspace)).exists ||
     await lstatIfPresent(join(workspace, CODE_NOTE)) !== undefined ||

@@ -25,7 +25,7 @@ interface PlannerOptions {
 /**
  * Asks the sandbox runtime how it would start a command, instead of letting it start the command.
  * If no host may be reached, the runtime's proxy, its relays and its Deno would otherwise live as
- * long as the command without any use.
+ * long as the command, unused.
  *
  * The runtime loads while the caller still prepares its question. Disposing the planner stops it.
  */

@@ -1,5 +1,5 @@
 /**
- * The sandbox's needs from this machine, the missing ones, and how to install them.
+ * The sandbox's requirements on this machine, the missing ones, and how to install them.
  *
  * @module
  */
@@ -11,7 +11,7 @@ import { namedProgram, requireProgram } from "../process/program.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
 import { installCommandHere, isRoot, type SystemTool } from "./system_packages.ts";
 
-/** Something that ipybox needs from the machine, as found. */
+/** Something that ipybox needs from the machine, and its state. */
 export interface Prerequisite {
   /** Its name, such as `"bubblewrap"`. */
   readonly name: string;
@@ -164,7 +164,8 @@ const NAMESPACE_PROBE: readonly string[] = [
   ),
   ...(isRoot() === true ? ["--cap-add", "CAP_SETFCAP"] : []),
   ...(isRoot() === false ? ["--proc", "/proc"] : ["--bind", "/proc", "/proc"]), // as in the wall
-  // As the first process there, an inner one that fails takes its child with it, which would wait for ever.
+  // As the first process there, an inner one that fails takes its child with it, which would wait
+  // forever.
   ..."--as-pid-1 bwrap --unshare-user --unshare-pid --ro-bind / / --proc /proc".split(" "),
   ..."bwrap --version".split(" "),
 ];

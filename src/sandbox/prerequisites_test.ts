@@ -51,7 +51,7 @@ Deno.test("installCommand() is what a person types on each system", () => {
   );
 });
 
-Deno.test("explainNamespaceFailure() tells what is in the way from what helps", () => {
+Deno.test("explainNamespaceFailure() names the obstacle and the fix", () => {
   const none: NamespaceSettings = {
     apparmorRestricts: undefined,
     unprivilegedClone: undefined,

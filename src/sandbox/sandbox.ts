@@ -89,13 +89,13 @@ interface PrepareSandboxOptions extends SandboxOptions {
 
 /** How to start a command in the sandbox. */
 export interface PreparedSandbox extends EnclosedProgram {
-  /** The variables of the sandbox that lead programs inside to its proxy. */
+  /** The variables of the sandbox that point programs inside to its proxy. */
   readonly proxyVariables: readonly string[];
 }
 
 /**
- * Determines how to start a kernel's launcher in the sandbox. The command may still be being determined
- * while the rest is prepared.
+ * Determines how to start a kernel's launcher in the sandbox. The command may be determined while
+ * the rest is prepared.
  */
 export async function prepareSandbox(
   folders: SandboxFolders,
@@ -133,14 +133,14 @@ export async function prepareSandbox(
   };
 }
 
-/** Says that code cannot write to a workspace: as root, it has no rights to other users' files. */
+/** Warns that code cannot write to a workspace: as root, it has no rights to other users' files. */
 async function warnOfOwner(workspace: string, log: Logger): Promise<void> {
   const { uid, gid, mode } = await Deno.stat(workspace);
   if (isRoot() !== true || uid === null || uid === 0 || ((mode ?? 0) & 0o002) !== 0) return;
-  const what = ((mode ?? 0) & 0o005) === 0o005 ? "can only read it" : "cannot even read it";
+  const access = ((mode ?? 0) & 0o005) === 0o005 ? "can only read it" : "cannot even read it";
   log.warn(
-    `${workspace} belongs to user ${uid}, and code here, which is root without root's rights, ${what}. Run ` +
-      `ipybox as that user (in a container: --user ${uid}:${gid})`,
+    `${workspace} belongs to user ${uid}, and code here, which is root without root's rights, ${access}. ` +
+      `Run ipybox as that user (in a container: --user ${uid}:${gid})`,
   );
 }
 
@@ -198,7 +198,7 @@ const GUARDED: readonly string[] = [
   ".zshrc",
 ];
 
-/** Those of these paths that exist, with no link on the way to them, nor at them. */
+/** The paths that exist, without those that are links or lead through one. */
 async function present(folder: string, names: readonly string[]): Promise<string[]> {
   const found = await Promise.all(names.map(async (name) => {
     let path = folder;
@@ -207,7 +207,7 @@ async function present(folder: string, names: readonly string[]): Promise<string
       path = join(path, part);
       const info = await lstatIfPresent(path);
       if (info === undefined || info.isSymlink) return [];
-      // As the `.git` of a worktree, which is a file.
+      // Such as the `.git` of a worktree, which is a file.
       if (!info.isDirectory && i < parts.length - 1) return [];
     }
     return [path];
@@ -227,9 +227,9 @@ export function requireSandbox(
   throw new SandboxUnavailableError(
     `The sandbox does not hold, so no code was run: ${failures.join("; ")}`,
     failures.some((failure) => failure.startsWith("the network is open"))
-      ? "Deny all traffic by a NetworkPolicy, in a cluster that enforces them: docs/placements.md"
+      ? "Deny all traffic with a NetworkPolicy, in a cluster that enforces them: docs/placements.md"
       : elsewhere
-      ? "Have the place deny this to code: docs/placements.md says what each kind has to deny"
+      ? "Make the place deny this to code: docs/placements.md says what each kind has to deny"
       : "ipybox doctor",
   );
 }

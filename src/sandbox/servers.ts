@@ -85,8 +85,8 @@ export async function sandboxServer(
     programFiles(program.command, home),
     namedPaths(program.args, workspace, home),
   ]);
-  // The user's settings decide which secrets a server may read that reads all that they do not deny. It
-  // can change none of them, and never reads ipybox's own state.
+  // With open reads, a server may read the secrets that the user's settings do not deny. It can
+  // change none of them, and never reads ipybox's own state.
   const isState = (path: string) =>
     !path.startsWith(`${workspace}/`) || basename(path) === STATE_FOLDER;
   const [mask, keep] = openReads
@@ -119,7 +119,7 @@ export async function sandboxServer(
   return { command, args, env: { ...program.env, ...env }, cwd: hostPrivate };
 }
 
-/** The variables for which srt has values of its own. */
+/** The variables for which srt has its own values. */
 const OF_SRT = ["PATH", "HOME", "CLAUDE_CODE_TMPDIR", "DENO_DIR", "DENO_NO_UPDATE_CHECK", "TMPDIR"];
 
 /** The arguments of `env` that give a program its own values again. */

@@ -220,7 +220,7 @@ export async function checkSrt(): Promise<Prerequisite> {
   return { name: "srt", state: "missing", version: null, detail, fix: `deno cache ${SRT_LIBRARY}` };
 }
 
-/** Downloads the pinned `srt` into Deno's cache, by the user's own proxies and registries. */
+/** Downloads the pinned `srt` into Deno's cache, through the user's own proxies and registries. */
 export async function cacheSrt(deno: ProgramPath, signal?: AbortSignal): Promise<void> {
   await denoOutput(deno, ["cache", "--no-config", SRT_LIBRARY], signal);
 }

@@ -7,9 +7,10 @@
  * does not need. `ptrace` and `process_vm_*` are allowed: debuggers need them, and the separation
  * between kernels also protects ipybox's own processes inside, the launcher and the gateway.
  *
- * Since these run as the same user, nothing else would keep code from changing their limits: with one
- * of open files, the gateway could not end a kernel's leftovers. So code can change only its own.
- * Priorities only slow its own session down, because no other process is in its namespace.
+ * Since these run as the same user, nothing else would keep code from changing their limits: with a
+ * lower limit on open files, the gateway could not end a kernel's leftovers. So code can change
+ * only its own limits. Priorities only slow its own session down, because no other process is in
+ * its namespace.
  *
  * It denies leases and delegations, with which code could block programs outside that open a file, even
  * one that code may only read.

@@ -1,5 +1,5 @@
 /**
- * System packages: the machine's package manager, its package names, and installing them where that
+ * System packages: the machine's package manager, its package names, and installing them if that
  * needs no prompt.
  *
  * @module

@@ -1,10 +1,11 @@
 /**
  * The sandbox of an untrusted program: a kernel, a server or an installer.
  *
- * On Linux, there are two. `srt` makes the outer one: it decides on the network, and only allows writing to
- * paths that the inner one may write to. The inner one is a single `bwrap`, which `templates/sandbox/wall.py`
- * makes: it decides on files, namespaces and system calls. Before anything else starts in it, `check.py`
- * compares the mounts with the expected ones. On macOS, `srt` decides on everything.
+ * On Linux, it consists of two. `srt` makes the outer one: it decides on the network, and only
+ * allows writing to paths that the inner one may write to. The inner one is a single `bwrap`, which
+ * `templates/sandbox/wall.py` makes: it decides on files, namespaces and system calls. Before
+ * anything else starts in it, `check.py` compares the mounts with the expected ones. On macOS,
+ * `srt` decides on everything.
  *
  * @module
  */
@@ -27,7 +28,10 @@ import { syscallFilter } from "./syscall_filter.ts";
 import { isRoot } from "./system_packages.ts";
 import { isOwnProgram } from "./workspace.ts";
 
-/** A program's view of the file system. All paths are absolute; of nested paths, the longer one counts. */
+/**
+ * A program's view of the file system. All paths are absolute; the longer one of nested paths
+ * counts.
+ */
 export interface View {
   /** Readable paths. Missing ones are left out. */
   readonly show: readonly string[];
@@ -37,7 +41,7 @@ export interface View {
   readonly keep: readonly string[];
   /** Hidden paths. */
   readonly mask: readonly string[];
-  /** Those of these that must have no links on the way to them: code may have named them. */
+  /** Readable paths that must have no links on the way to them: code may have named them. */
   readonly real?: readonly string[];
 }
 
@@ -72,7 +76,7 @@ export const SYSTEM: Readonly<Record<string, readonly string[]>> = {
 /** On macOS, `srt` lets all sandboxes of a user write to this folder. */
 const SHARED_BY_SANDBOXES = "/tmp/claude";
 
-/** Which inner sandbox is made. */
+/** The inner sandbox to make. */
 export interface WallOrder {
   readonly bwrap: string;
   readonly show: readonly string[];
@@ -80,24 +84,24 @@ export interface WallOrder {
   readonly keep: readonly string[];
   readonly mask: readonly string[];
   readonly real: readonly string[];
-  /** The folder that code works in, of which a Python around it is shown only in parts. */
+  /** The folder that code works in: a Python around it is shown only in parts. */
   readonly workspace: string | null;
   /** The folders that must still be the same when they are mounted: path, device, inode. */
   readonly identities: readonly (readonly [string, number, number])[];
   /** The system call filter, in hexadecimal digits. */
   readonly filter: string;
-  /** `"none"` for a network namespace of its own, `"outer"` for that around it. */
+  /** `"none"` for its own network namespace, `"outer"` for the surrounding one. */
   readonly network: "none" | "outer";
   readonly proc: "own" | "host";
   readonly namespaces: boolean;
   /** The folder shown at `/tmp`; `null` for memory. */
   readonly tmp: string | null;
-  /** The home directory inside, if there must be one: it is empty and writable, unless all is shown. */
+  /** The home directory inside, if it needs one: it is empty and writable, unless all is shown. */
   readonly home: string | null;
   /** The size of `/dev/shm`; `null` for half of the machine's memory. */
   readonly shm: number | null;
   readonly devices: readonly string[];
-  /** The variables of the user around it, where `srt` has others. */
+  /** The user's own values of variables for which `srt` has others. */
   readonly environment: Readonly<Record<string, string>>;
 }
 
@@ -109,13 +113,16 @@ export interface Contents {
   readonly view: View;
   /** The program and its arguments. */
   readonly command: readonly string[];
-  /** The hosts that it may reach, besides those of the user's settings; only of what starts early. */
+  /**
+   * The hosts that it may reach, besides those of the user's settings; only for programs that start
+   * early.
+   */
   readonly hosts?: readonly string[];
 }
 
 /** How to contain a program. */
 export interface Enclosure {
-  /** It may still be looked for while srt loads. */
+  /** They may be determined while srt loads. */
   readonly contents: Contents | Promise<Contents>;
   /** The base of relative paths in the user's settings. */
   readonly base: string;
@@ -149,7 +156,7 @@ export interface EnclosedProgram {
   readonly env: Readonly<Record<string, string>>;
   /** Whether it waits for a line on stdin before it starts anything. */
   readonly waits: boolean;
-  /** What srt waits for on stdin, up to its end, before it starts anything. */
+  /** The settings that srt reads from stdin, up to its end, before it starts anything. */
   readonly settings?: Promise<string>;
 }
 
@@ -242,12 +249,12 @@ function outer(enclosure: Enclosure, { view, hosts = [] }: Contents): SrtSetting
       denyWrite: user(filesystem.denyWrite),
       ...(filesystem.disabled ? { disabled: true } : {}),
     },
-    // The inner one gets a /proc of its own only where a whole one is visible, and as root, bubblewrap
-    // covers parts of a new one. But it looks up its child in the /proc that it sees, and dies where that
-    // is of another PID namespace without a process of that number, as in a container.
+    // The inner one gets its own /proc only if a whole one is visible, and as root, bubblewrap
+    // covers parts of a new one. But it looks up its child in the /proc that it sees, and dies if
+    // that belongs to another PID namespace without a process of that number, as in a container.
     enableWeakerNestedSandbox: isRoot() !== false || config.enableWeakerNestedSandbox === true,
-    // Only ipybox's programs run here; the inner one has a filter of ours. With a helper, which is given
-    // its program as arguments, srt leaves root the rights to make the inner one.
+    // Only ipybox's programs run here; the inner one has our filter. With a helper, which gets its
+    // program as arguments, srt leaves root the rights to make the inner one.
     allowNestedUserNamespaces: true,
     seccomp: { applyPath: "/usr/bin/env" },
   };
@@ -306,7 +313,7 @@ async function writeInner(
   await Deno.writeTextFile(`${hostPrivate}/wall.json`, JSON.stringify({ ...order, command }));
 }
 
-/** Which folders these are, before code of another session could put others in their place. */
+/** The identities of these folders, before code of another session could replace them. */
 async function identitiesOf(
   paths: readonly string[],
 ): Promise<(readonly [string, number, number])[]> {
@@ -387,7 +394,9 @@ function userPath(path: string, { base }: Pick<Enclosure, "base">): string {
   return home + path.slice(1);
 }
 
-/** Writes a `bwrap` that shows devices in the outer sandbox, where srt always makes a /dev of its own. */
+/**
+ * Writes a `bwrap` that shows devices in the outer sandbox, where srt always makes its own /dev.
+ */
 async function withDevices(
   devices: readonly string[],
   bwrap: string,
@@ -398,7 +407,7 @@ async function withDevices(
   return await withEdited(bwrap, `${hostPrivate}/bwrap`, edit);
 }
 
-/** Writes a `socat` that passes on at once what it gets, as `start.js` makes the proxy do. */
+/** Writes a `socat` that passes data on without delay, as `start.js` makes the proxy do. */
 async function withoutDelay(srt: SrtCommand, hostPrivate: string): Promise<SrtCommand> {
   const { programs } = srt;
   if (programs.socatPath === undefined) return srt;
@@ -466,8 +475,8 @@ export function probeOf(
 const pythons = new Map<string, Promise<ProgramPath>>();
 
 /**
- * The Python that makes sandboxes, and checks those of programs that are no kernels: the one that is named,
- * unless code of a workspace could have changed it.
+ * The Python that makes sandboxes, and checks those of programs that are not kernels: the named
+ * one, unless code of a workspace could have changed it.
  */
 export async function hostPython(workspace: string, named?: string): Promise<ProgramPath> {
   if (named?.includes("/") && await isOwnProgram(named, workspace)) return namedProgram(named);
@@ -480,13 +489,13 @@ export async function hostPython(workspace: string, named?: string): Promise<Pro
 
 async function askedPython(path: string): Promise<ProgramPath> {
   const python = await findProgram("python3", { path });
-  const args = ["-I", "-S", "-c", "import sys; print(sys.executable)"]; // a shim's is another one
+  const args = ["-I", "-S", "-c", "import sys; print(sys.executable)"]; // not a shim's path
   const end = python && await runProgram(python, { args });
   if (end?.success) return namedProgram(end.stdout.trim());
   throw new SandboxUnavailableError(
     python === undefined
       ? "python3, which makes the sandbox, is not on the PATH"
       : `${python} does not start`,
-    "Install Python 3.10 or newer, such as by: sudo apt-get install -y python3",
+    "Install Python 3.10 or newer, for example with: sudo apt-get install -y python3",
   );
 }

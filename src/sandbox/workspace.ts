@@ -46,8 +46,8 @@ export async function realWorkspace(path: string): Promise<string> {
 }
 
 /**
- * Finds ipybox's folders in the workspaces around one, or in and around that of a session, which no settings
- * open to its code.
+ * Finds ipybox's folders in the workspaces around one, or in and around a session's, which no
+ * settings open to its code.
  */
 export async function statesAround(workspace: string): Promise<string[]> {
   const served = await workspaceOfSession(workspace);
@@ -70,7 +70,7 @@ export async function refuseUnfit(workspace: string): Promise<void> {
     );
   if (isWide(workspace)) throw refused("sandboxed code could read the whole home directory");
   if (Deno.build.os === "linux" && isInside(workspace, "/dev")) {
-    throw refused("the sandbox has a /dev of its own");
+    throw refused("the sandbox has its own /dev");
   }
   await refuseUserFoldersIn(workspace);
 }
@@ -112,8 +112,9 @@ export async function projectWorkspace(project: string): Promise<string> {
 }
 
 /**
- * Finds the user's folders of ipybox, which stay closed where a sandbox opens what they are in: its state,
- * such as logins to MCP servers, the settings for all workspaces, and the files of other sessions.
+ * Finds the user's folders of ipybox, which stay closed if a sandbox opens a folder around them:
+ * its state, such as logins to MCP servers, the settings for all workspaces, and the files of other
+ * sessions.
  */
 export async function userFolders(): Promise<string[]> {
   const cache = cacheFolder();
@@ -132,10 +133,11 @@ export async function refuseUserFoldersIn(workspace: string): Promise<void> {
     ["the user's settings for all workspaces are", settingsFolder()],
     ["packages of all workspaces, and ipybox's own files, are", cacheFolder()],
   ] as const;
-  for (const [what, folder] of kept) {
+  for (const [contents, folder] of kept) {
     if (folder === undefined || !isInside(await realPlace(folder), workspace)) continue;
     throw new ConfigError(
-      `Cannot use ${workspace} as workspace: ${what} stored in ${folder}; name another folder (--workspace DIR)`,
+      `Cannot use ${workspace} as workspace: ${contents} stored in ${folder}; ` +
+        "name another folder (--workspace DIR)",
     );
   }
 }
@@ -201,14 +203,14 @@ async function folderInReach(
     .find((folder) => !isWide(folder) && steps.some((step) => isLoose(step, folder)));
 }
 
-/** The folders of ipybox's own that code, an installer or a server writes to, on the way to a path. */
+/** The folders of ipybox that code, an installer or a server writes to, on the way to a path. */
 async function foldersOfCode(steps: readonly Step[]): Promise<string[]> {
   const cache = cacheFolder();
   const names = ["workspaces", join("python", "packages"), join("python", "common")];
   const folders = cache === undefined ? [] : names.map((name) => join(cache, name));
   const found = await Promise.all(folders.map(realPathIfSeen));
   const run = await Promise.all(runFolders().map(realPathIfSeen));
-  // The folder of a process has a folder for each of those that write.
+  // The folder of a process has a folder for each writer.
   const writers = steps.map(({ path }) => dirname(path))
     .filter((folder) => run.includes(dirname(dirname(folder))));
   return [...found, ...writers];
@@ -259,7 +261,10 @@ export async function makeOwnFolders(workspace: string): Promise<void> {
   }
 }
 
-/** Refuses an unsuitable workspace. In others, records the files from before code could write. */
+/**
+ * Refuses an unsuitable workspace. In a suitable one, records the files from before code could
+ * write.
+ */
 export async function admitWorkspace(workspace: string, hostPrivate: string): Promise<void> {
   await refuseUnfit(workspace);
   if (isInside(hostPrivate, workspace)) {

@@ -70,9 +70,9 @@ async function baseOf(python: string): Promise<string | undefined> {
 }
 
 /**
- * The parts of an installation that are shown. Code may have named any folder there, or put a program into
- * it, so nothing of it is run here: it must have the files that only Python's own folder has, and be no
- * environment, which would be somebody's project.
+ * The parts of an installation that are shown. Code may have named any folder there, or put a
+ * program into it, so nothing of it is run here: it must have the files that only Python's own
+ * folder has, and must not be an environment, which would be somebody's project.
  */
 async function installationOf(
   base: string,
@@ -88,8 +88,8 @@ async function installationOf(
     return shown.filter((_, index) => found[index]?.isDirectory); // a link could lead anywhere
   }
   throw new ConfigError(
-    `Cannot use ${named} as Python: its environment is based on ${base}, which is no installed Python. ` +
-      "Make the environment again",
+    `Cannot use ${named} as Python: its environment is based on ${base}, which is not an installed ` +
+      "Python. Make the environment again",
   );
 }
 

@@ -24,6 +24,6 @@ Deno.test({
   name: "refuseUnfit() refuses a workspace in /dev, of which the sandbox has its own",
   ignore: Deno.build.os !== "linux",
   fn: async () => {
-    await assertRejects(() => refuseUnfit("/dev/shm/space"), ConfigError, "/dev of its own");
+    await assertRejects(() => refuseUnfit("/dev/shm/space"), ConfigError, "its own /dev");
   },
 });

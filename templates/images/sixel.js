@@ -1,12 +1,12 @@
 /**
- * Draws one PNG in sixels, in a process of its own like `scale.js`.
+ * Draws one PNG in sixels, in a separate process like `scale.js`.
  *
  * Reads `{ picture, width, height }` from stdin, where `picture` is base64 and the size is the drawing's,
  * and writes `{ sixels }` to stdout, or fails if the picture is damaged.
  *
  * @see {@link https://vt100.net/docs/vt3xx-gp/chapter14.html}
  */
-/** The most colours that terminals keep. */
+/** The limit on the colours that terminals keep. */
 const COLOURS = 256;
 const CHANNELS = ["red", "green", "blue"];
 
@@ -42,7 +42,7 @@ async function pixelsOf(picture, { width, height }) {
   return pixels;
 }
 
-/** What the encoder of canvases wrote: no palette, nothing interlaced. */
+/** Reads the output of the canvas encoder: no palette, not interlaced. */
 async function decoded(png) {
   const bytes = await png.bytes();
   const view = new DataView(bytes.buffer);
@@ -111,7 +111,7 @@ function parts(colour) {
   return { red: colour >> 10, green: colour >> 5 & 31, blue: colour & 31 };
 }
 
-/** Groups of like colours, no more than terminals keep: the widest is halved again and again. */
+/** Groups of like colours, no more than terminals keep: the widest is halved repeatedly. */
 function grouped(colours) {
   const groups = [colours];
   while (groups.length < COLOURS) {
@@ -131,14 +131,14 @@ function grouped(colours) {
   return groups;
 }
 
-/** Where a sorted group is halved: colours of one value stay together. */
+/** The index at which a sorted group is halved: colours of one value stay together. */
 function middleOf(group, channel) {
   const middle = group[group.length >> 1][channel];
   const first = group.findIndex((one) => one[channel] === middle);
   return first > 0 ? first : group.findIndex((one) => one[channel] > middle);
 }
 
-/** Six pixels are a character; a run of them is its length and that. */
+/** Encodes six pixels as a character, and a run of it as its length and the character. */
 function shortened(row) {
   let text = "";
   for (let at = 0, end = 0; at < row.length; at = end) {

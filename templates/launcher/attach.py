@@ -1,6 +1,6 @@
 """Joins stdin and stdout to the socket of a supervisor, whose path comes in a line of JSON.
 
-The supervisor here sends this to the launcher's place each time that its connection was cut.
+The supervisor here sends this to the launcher's place each time its connection was cut.
 """
 
 import ctypes

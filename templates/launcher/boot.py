@@ -1,4 +1,4 @@
-"""Installs ipybox's programs where a placement leads, and becomes the launcher there.
+"""Installs ipybox's programs at a placement, and becomes the launcher there.
 
 The host sends this program over stdin, then a line of JSON with its request. The answer is a line that
 describes this machine; the host's second line has further instructions and the length of the archive
@@ -102,8 +102,8 @@ def unpack(archive, root):
 
 
 def enter_environment():
-    """Does the work of Python's `site`, but runs nothing. Other folders that the environment names are only
-    looked at: code may work there."""
+    """Does the work of Python's `site`, but runs nothing. Other folders that the environment names
+    are only searched: code may work there."""
     elsewhere = []
 
     def add_package(folder, name, *_):
@@ -145,11 +145,11 @@ BOUNDS = {
     "memory": ("memory.max", "memory/memory.limit_in_bytes"),
     "processes": ("pids.max", "pids/pids.max"),
 }
-UNBOUNDED = 1 << 60  # that much memory is what the first version says where there is no limit
+UNBOUNDED = 1 << 60  # without a memory limit, the first version reports more than this
 
 
 def bounds():
-    """Names what all processes here together are bounded in."""
+    """Returns the resources in which all processes here together are limited."""
     found = []
     for name, files in BOUNDS.items():
         for file in files:
@@ -157,7 +157,7 @@ def bounds():
                 with open(f"/sys/fs/cgroup/{file}") as content:
                     said = content.read().strip()
             except OSError:
-                continue  # another version, or no group of its own
+                continue  # another version, or not in its own group
             if said.isdigit() and int(said) < UNBOUNDED:
                 found.append(name)
                 break
@@ -205,10 +205,10 @@ def take_rights(rules):
 
 
 def settle(path, root):
-    """Makes the folder that code works in, if it is missing, and says which one it is.
+    """Makes the folder that code works in, if it is missing, and returns its identity.
 
-    Code of other sessions may have put a link on the way to it. And no code may write to what this user's
-    programs obey, or to what the next session is started with, outside of its sandbox.
+    Code of other sessions may have put a link on the way to it. And no code may write to files that control
+    this user's programs, or that start the next session outside of its sandbox.
     """
     here = "/" + os.path.normpath(path).lstrip("/")  # normpath() keeps two slashes
     if any(is_in(home, here) for home in homes()):
@@ -220,13 +220,13 @@ def settle(path, root):
     for file in [sys.executable, *installation(real_executable(), here)]:
         if is_in(file, here):
             sys.exit(
-                f"{file} is in {path}, where code could replace what starts the next session: have "
+                f"{file} is in {path}, where code could replace what starts the next session: put "
                 "Python's environment in another folder (--python PATH)"
             )
     name = sys.orig_argv[0]
     for folder in [] if "/" in name else os.get_exec_path():
         if os.path.isfile(os.path.join(folder, name)):
-            break  # what has been started
+            break  # the started one
         if is_in(os.path.realpath(folder), here):
             sys.exit(
                 f"{name} is looked for in {folder}, where code could put what starts the next session: "
@@ -271,11 +271,11 @@ def become(argv, variables, root):
 
 
 def remove(path):
-    """Removes a folder, whatever code did to it: Python itself goes no deeper than it can call itself, and
-    into no folder without permissions. Code that is left can stop what does that, but not for ever."""
+    """Removes a folder, whatever code did to it: Python itself is limited by its recursion depth, and cannot
+    enter folders without permissions. Remaining code can stop the removal, but not forever."""
     command = ["sh", "-c", 'chmod -R u+rwx -- "$0"; rm -rf -- "$0"', path]
     quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-    # A session of its own, because the host's signals are for the group of this process.
+    # In its own session, because the host's signals are for the group of this process.
     try:
         subprocess.run(
             command,
@@ -287,11 +287,11 @@ def remove(path):
             **quiet,
         )
     except subprocess.TimeoutExpired:
-        pass  # what is left of it goes on, unless it was stopped
+        pass  # the rest of it goes on, unless it was stopped
 
 
 def outlive_host(process):
-    """Kills the launcher that does not end when its host has gone: code can have stopped it."""
+    """Kills a launcher that does not end when its host is gone: code can have stopped it."""
     host = select.poll()
     host.register(0, getattr(select, "POLLRDHUP", 0))  # besides its end, which is always reported
     host.poll()
@@ -314,8 +314,8 @@ def check_mounts(expected):
             sys.exit(f"{path} was replaced while it was mounted: try again")
 
 
-# File systems that a virtual machine gets from its host, and that an engine in it may mount once more. In
-# others, code can make files until one of them has the number that it wants.
+# File systems that a virtual machine gets from its host, and that an engine in it may mount again.
+# In others, code can make files until one has the inode number that it wants.
 FROM_OUTSIDE = ("9p", "virtiofs")
 
 # The roots of file systems have smaller numbers, and often the same.
@@ -346,8 +346,8 @@ def main():
     if answer["size"]:
         programs = unpack(read(answer["size"]), answer["programs"])
         if digest(programs) != order["digest"]:
-            sys.exit("The programs that arrived are not those that the host meant")
-        if not answer["wall"]:  # where kernels could write these, which would be a change of them
+            sys.exit("The programs that arrived are not the ones that the host meant")
+        if not answer["wall"]:  # kernels could write these, which would count as a change
             compileall.compile_dir(answer["programs"], quiet=2)
     rules = bytes.fromhex(answer["filter"])
     argv = [

@@ -1,4 +1,4 @@
-"""Checks from inside that a sandbox holds, before anything runs in it that is not ipybox's.
+"""Checks from inside that a sandbox holds, before any program but ipybox's runs in it.
 
 The launcher of kernels reports the result to the host. For other programs, this is the first one inside:
 it becomes the program if everything holds.
@@ -17,7 +17,7 @@ import stat
 import struct
 import sys
 
-# Files by which root could change the machine from any namespace, and files with its memory.
+# Files through which root could change the machine from any namespace, and files with its memory.
 OF_THE_MACHINE = (
     "/proc/sys/kernel/core_pattern",
     "/proc/sys/kernel/hostname",
@@ -75,7 +75,7 @@ def wall_of_this():
 
 
 def facts():
-    """The facts about this process that the host needs, also without a sandbox."""
+    """The facts about this process that the host needs, even without a sandbox."""
     report = {"pid": os.getpid(), "uid": os.getuid(), "platform": sys.platform, "failures": []}
     if sys.platform == "linux":
         report["landlock"] = system_call(LANDLOCK_CREATE_RULESET, None, 0, 1)  # its version
@@ -85,7 +85,7 @@ def facts():
 def check(probe, wall):
     """Tries what the sandbox must prevent, and returns a report for the host.
 
-    `probe` names files, a port, a process and sockets of the host, and what the place is.
+    `probe` names files, a port, a process and sockets of the host, and describes the place.
     """
     report = facts()
     failures = [f"{path} can be opened" for path in probe["files"] if is_open(path)]
@@ -135,7 +135,7 @@ def of_the_host(probe, wall):
                 yield f"it shares the {kind} namespace with the host"
     elif not probe.get("elsewhere"):
         yield "it was not made by ipybox"
-    # A small id may also be one of a process in here.
+    # A small id may also belong to a process inside.
     if not probe.get("ambiguous") and is_process(probe["process"]):
         yield "processes of the host are visible"
     shown = [path for path, *_ in wall["seen"]] if wall else []
@@ -182,7 +182,7 @@ def of_the_mounts(wall):
 
 
 def is_masked(path):
-    """Whether something that hides it is at this very path, with no link on the way."""
+    """Whether a mount hides exactly this path, with no link on the way."""
     *folders, name = path.strip("/").split("/")
     flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     at = os.open("/", flags)
@@ -194,7 +194,7 @@ def is_masked(path):
         found = os.stat(name, dir_fd=at, follow_symlinks=False)
         if not stat.S_ISDIR(found.st_mode):
             return stat.S_ISCHR(found.st_mode) and found.st_rdev == os.makedev(1, 3)
-        # A folder of its own, in which there can be only what is shown again.
+        # A separate mount, which can contain only paths that are shown again.
         return found.st_dev != os.fstat(at).st_dev and bool(os.statvfs(path).f_flag & os.ST_RDONLY)
     except FileNotFoundError:
         return True
@@ -205,7 +205,7 @@ def is_masked(path):
 
 
 def identity_of(path):
-    """Which file or folder is at a path; nothing where none can be seen."""
+    """The identity of the file or folder at a path; `None` if none can be seen."""
     try:
         found = os.stat(path)
     except OSError:
@@ -236,7 +236,7 @@ def refuses_setuid():
 
 
 def is_open(path):
-    """Whether a file can be opened at all, also an empty one."""
+    """Whether a file can be opened at all, even an empty one."""
     for flags in (os.O_RDONLY, os.O_WRONLY):
         try:
             os.close(os.open(path, flags | os.O_CLOEXEC))
@@ -279,10 +279,10 @@ def connects(family, address):
 
 
 def is_socket(path):
-    """Whether there is a socket, whoever may connect to it."""
+    """Whether there is a socket, regardless of its permissions."""
     nothing = ("ENOENT", "ENOTDIR", "ECONNREFUSED", "EPERM")
     outcome = connects(socket.AF_UNIX, path)
-    if outcome == "EACCES":  # of the socket, or of a folder on the way, in which nobody can look
+    if outcome == "EACCES":  # of the socket, or of a folder on the way that cannot be entered
         try:
             os.lstat(path)
         except OSError:
@@ -291,9 +291,9 @@ def is_socket(path):
 
 
 def confine_sockets():
-    """Keeps this process, and all that it starts, to Unix sockets that were made by one of them.
+    """Limits this process, and all that it starts, to Unix sockets that one of them made.
 
-    Linux can do that since 7.1. Before, a socket in a folder that code sees is one that it can connect to.
+    Linux supports that since 7.1. Before, code can connect to any socket in a folder that it sees.
     """
     if sys.platform != "linux" or system_call(LANDLOCK_CREATE_RULESET, None, 0, 1) < 9:
         return
@@ -309,7 +309,7 @@ def confine_sockets():
 
 
 def close_inherited(*kept):
-    """Closes those that are open: in a container, there can be a thousand million that are not."""
+    """Closes only the open ones: in a container, a billion numbers may be possible."""
     for name in os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd"):
         if int(name) > 2 and int(name) not in kept:
             try:
@@ -327,13 +327,14 @@ def limit(which, value):
 
 
 def main():
-    """Becomes a program, if the sandbox holds. Arguments: `{probe, cwd, limits}`, the program, and its."""
+    """Becomes a program, if the sandbox holds. Arguments: `{probe, cwd, limits}`, the program, and
+    its arguments."""
     order = json.loads(sys.argv[1])
     if failures := check(order["probe"], wall_of_this())["failures"]:
         sys.exit(f"The sandbox does not hold, nothing was started: {'; '.join(failures)}")
     close_inherited()
     os.chdir(order["cwd"])
-    if os.getcwd() != order["cwd"]:  # code may have replaced the folder by a link
+    if os.getcwd() != order["cwd"]:  # code may have replaced the folder with a link
         sys.exit(f"{order['cwd']} leads elsewhere, nothing was started")
     confine_sockets()
     for name, value in order["limits"].items():

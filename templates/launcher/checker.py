@@ -1,7 +1,7 @@
 """Becomes the type checker, after dropping privileges that it does not need.
 
-It reads files that executed code wrote. So it must not write files, make connections or send signals,
-as far as this Linux supports that, and its resources are limited.
+It reads files that executed code wrote, so it must not write files, make connections or send signals, as
+far as this Linux can prevent that, and its resources are limited.
 """
 
 import ctypes

@@ -1,9 +1,9 @@
 """Reads or writes one file, or lists or replaces a folder, for the host, in the place of kernels.
 
-The host sends a line of JSON on stdin, and to write a file, its bytes, or to replace a folder, compressed
-JSON with the text of each file. The answer on stdout is a line with the error, if any, and to read a file
-or a list, its size and then its bytes. Links are followed, because they lead to nothing that code could
-not read itself.
+The host sends a line of JSON on stdin, and to write a file, its bytes, or to replace a folder,
+compressed JSON with the text of each file. The answer on stdout is a line with the error, if any,
+and for a file or a list, its size and then its bytes. Links are followed, because they lead to
+nothing that code could not read itself.
 """
 
 import fcntl
@@ -90,24 +90,24 @@ def write(path):
 
 
 def unfinished(folder):
-    """Makes a file that is locked for as long as it is written."""
+    """Makes a file that is locked while it is written."""
     while True:
         path = os.path.join(folder, f".{uuid.uuid4()}.upload")
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         lock(fd)
         if os.fstat(fd).st_nlink:
             return path, fd
-        os.close(fd)  # somebody came before the lock
+        os.close(fd)  # it was removed before the lock
 
 
 def remove_unfinished(folder):
-    """Removes what is left where the stream of an earlier file has broken off, which killed its writer."""
+    """Removes the leftovers of writers that were killed when their stream broke off."""
     for name in filter(UNFINISHED.fullmatch, os.listdir(folder)):
         path = os.path.join(folder, name)
         try:
             fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
         except OSError:
-            continue  # somebody else was first, or code has made it what it is
+            continue  # somebody else was first, or code has replaced it
         if lock(fd, fcntl.LOCK_NB) and os.fstat(fd).st_nlink:
             os.unlink(path)
         os.close(fd)
@@ -116,7 +116,7 @@ def remove_unfinished(folder):
 def replace(path):
     """Replaces a folder as a whole, so that code never sees a part of it."""
     texts = json.loads(zlib.decompress(sys.stdin.buffer.read()))
-    # Code cannot have made these, so that they could not be removed.
+    # Code cannot have made these names first, to prevent their removal.
     fresh, old = (f"{path}.{os.urandom(8).hex()}" for _ in range(2))
     os.makedirs(fresh, mode=0o700)
     try:
@@ -134,7 +134,7 @@ def replace(path):
 
 
 def lock(fd, how=0):
-    """Says whether a file is locked now: some file systems have no locks."""
+    """Returns whether a file is locked now: some file systems have no locks."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | how)
     except OSError:

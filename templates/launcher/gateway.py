@@ -1,7 +1,7 @@
-"""Runs the Jupyter Kernel Gateway on a listening socket that it is given.
+"""Runs the Jupyter Kernel Gateway on a listening socket that it receives.
 
 Settings come as one JSON object on stdin, so that the token is in no argument, no environment and
-no file. `python -I` runs it: neither the workspace nor any configuration file has a say.
+no file. `python -I` runs it: neither the workspace nor any configuration file has an effect.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ import traceback
 
 PR_SET_DUMPABLE = 4
 MAX_LAST_WORDS = 1 << 16  # a pipe seldom holds more
-MAX_PROGRAM = 1 << 22  # ours are smaller, and code could leave any
+MAX_PROGRAM = 1 << 22  # ours are smaller; code could leave larger ones
 
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # kernels must not read our memory
@@ -38,7 +38,7 @@ os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
 
 
 def programs():
-    """The state of our programs where code can write to them.
+    """The state of our programs, if code can write to them.
 
     Code cannot set when a file was changed. But in a tmpfs, writing through a mapping changes no
     time, so their contents count, too.
@@ -65,7 +65,7 @@ PROGRAMS = programs()
 
 
 def kernel_environment(folder):
-    """The whole environment of a kernel with a folder of its own."""
+    """The whole environment of a kernel with its own folder."""
     folders = SETTINGS["kernel_folders"].items()
     own = {name: os.path.normpath(os.path.join(folder, place)) for name, place in folders}
     environment = {**SETTINGS["inherited"], **own, **SETTINGS["kernel_env"]}
@@ -77,7 +77,7 @@ def kernel_environment(folder):
 
 
 class LoadingKernel:
-    """A kernel that imports its modules, and then waits for its settings. It has a folder of its own."""
+    """A kernel that imports its modules, and then waits for its settings. It has its own folder."""
 
     def __init__(self):
         os.chmod(SETTINGS["kernels_dir"], 0o700)
@@ -88,11 +88,11 @@ class LoadingKernel:
         self.line, theirs = socket.socketpair()
         try:
             self.process = subprocess.Popen(
-                # -s: no modules of the home directory.
+                # -s: no modules from the home directory.
                 [sys.executable, "-s", SETTINGS["kernel_script"]],
                 stdin=theirs,
                 env=environment,
-                start_new_session=True,  # an interrupt is for all that its code has started, too
+                start_new_session=True,  # an interrupt also reaches what its code started
             )
         finally:
             theirs.close()
@@ -126,15 +126,15 @@ class LoadingKernel:
             return pipe.read(MAX_LAST_WORDS) or b""
 
 
-# The kernel that is asked for first loads while this process does.
+# The first kernel loads while this process does.
 LOADING = [LoadingKernel()]
 
-# Nothing of what is imported is garbage, and looking for some is a sixth of the start.
+# Nothing that is imported is garbage, and looking for garbage takes a sixth of the start.
 gc.disable()
 
 
 class Nothing(Exception):
-    """Stands for any class, object, function and exception of what is left out."""
+    """Stands in for any class, object, function and exception that is left out."""
 
     def __getattr__(self, name):
         return self
@@ -144,7 +144,7 @@ class Nothing(Exception):
 
 
 class LeftOut:
-    """Stands in for packages that serve no request of the host's: pages, notebooks, events, metrics.
+    """Stands in for packages that serve no request of the host: pages, notebooks, events, metrics.
 
     Importing them is a third of this process's start, and a quarter of its memory.
     """
@@ -209,7 +209,7 @@ GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 
 class OneKernelSpec(KernelSpecManager):
-    """Knows one kernel, whatever kernelspecs lie around on this machine."""
+    """Knows one kernel, whatever kernelspecs this machine has."""
 
     def find_kernel_specs(self):
         return {KERNEL_NAME: SETTINGS["resource_dir"]}
@@ -219,18 +219,18 @@ class OneKernelSpec(KernelSpecManager):
             raise NoSuchKernel(kernel_name)
         return KernelSpec(
             resource_dir=SETTINGS["resource_dir"],
-            argv=[],  # it has been started when it is asked for
+            argv=[],  # the kernel has already been started
             display_name="Python 3",
             language="python",
         )
 
 
-# Nothing else is asked to start a kernel, and it takes no other process than its own.
+# Only this starts kernels, and each gets the process that it already has.
 local_provisioner.launch_kernel = lambda _, process, **__: process
 
 
 def oom_kills():
-    """How many processes of this machine the system has killed for want of memory, if it says so."""
+    """How many processes of this machine the system has killed for lack of memory, if known."""
     try:
         with open("/proc/vmstat") as file:
             return next(
@@ -241,7 +241,7 @@ def oom_kills():
 
 
 def running():
-    """The parent of each process that has not ended, by the numbers that /proc has for them."""
+    """The parent of each process that has not ended, by their numbers in /proc."""
     found = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -258,7 +258,7 @@ def running():
 
 
 def numbers(pid):
-    """The numbers of a process: in the namespace of /proc, which need not be ours, and below it."""
+    """The numbers of a process: in the namespace of /proc, which may not be ours, and below it."""
     try:
         with open(f"/proc/{pid}/status") as file:
             lines = [line.split()[1:] for line in file if line.startswith("NSpid:")]
@@ -270,7 +270,7 @@ def numbers(pid):
 def strays(kept):
     """The processes that kernels started, except for the kernels `kept` and their processes."""
     if sys.platform != "linux":
-        return  # nobody says what runs; it ends with the launcher
+        return  # what runs is unknown; it ends with the launcher
     parents, own = running(), int(os.readlink("/proc/self"))
     level = len(numbers(own)) - 1
     launcher = parents[own]
@@ -297,8 +297,8 @@ SHUT_DOWN = inspect.unwrap(KernelGatewayIOLoopKernelManager._async_shutdown_kern
 class KernelManager(KernelGatewayIOLoopKernelManager):
     """Starts kernels with exactly the environment that the host asked for.
 
-    Each has a folder of its own. A process that outlives its kernel comes to the launcher, the subreaper,
-    and is ended here.
+    Each has its own folder. A process that outlives its kernel is inherited by the launcher, the
+    subreaper, and is ended here.
     """
 
     kernel = None
@@ -313,7 +313,7 @@ class KernelManager(KernelGatewayIOLoopKernelManager):
         return await super()._async_launch_kernel(kernel_cmd, process=kernel.process, env={})
 
     def write_connection_file(self, **_):
-        pass  # the kernel is told on its stdin
+        pass  # the kernel gets it on its stdin
 
     async def start_kernel(self, **options):
         await self.promptly(START(self, **options))
@@ -322,7 +322,7 @@ class KernelManager(KernelGatewayIOLoopKernelManager):
         await self.promptly(SHUT_DOWN(self, now, restart))
 
     async def promptly(self, work):
-        """Does what the base class does, without the 10 ms that its tests need to look at it."""
+        """Does the work of the base class, without the 10 ms that only its tests need."""
         self._ready = asyncio.get_running_loop().create_future()
         try:
             await work
@@ -339,10 +339,10 @@ class KernelManager(KernelGatewayIOLoopKernelManager):
         self.end_strays()
 
     def end_strays(self):
-        """Ends what this kernel has left, processes and files.
+        """Removes what this kernel has left: processes and files.
 
-        Where that fails, this process ends, and with it all that runs below the launcher: no kernel may
-        run beside what another one has left, or with programs that it has changed.
+        If that fails, this process ends, and with it all that runs below the launcher: no kernel
+        may run beside what another one has left, or with programs that it has changed.
         """
         try:
             self.end_processes()
@@ -372,7 +372,7 @@ class KernelManager(KernelGatewayIOLoopKernelManager):
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except OSError:
-                    pass  # it ended in between
+                    pass  # it ended meanwhile
             time.sleep(0.001)
 
     async def is_alive(self):
@@ -383,7 +383,7 @@ class KernelManager(KernelGatewayIOLoopKernelManager):
         return await super().is_alive()
 
     def ran_out_of_memory(self):
-        """Whether the system has killed a process for want of memory a few seconds ago."""
+        """Whether the system has killed a process for lack of memory a few seconds ago."""
         return oom_kills() != self.oom_counts[0]
 
 
@@ -392,13 +392,13 @@ def remove(names):
         shutil.rmtree(f"{SETTINGS['kernels_dir']}/{name}", ignore_errors=True)
 
 
-# How much of what a kernel said since its last execution began is kept for another host: as much from
-# the beginning and from the end.
+# How many bytes of a kernel's output since its last execution began are kept for another host: this
+# many from the beginning, and as many from the end.
 MAX_KEPT = 8 << 20
 # The memory of a part of a message beside its bytes.
 PART_SIZE = 100
 
-# The messages kept of kernels in a durable session, by their ids.
+# The kept messages of kernels in a durable session, by the kernels' ids.
 KEPT = {}
 
 
@@ -412,10 +412,10 @@ def is_message(parts):
 
 
 class Kept:
-    """A kernel's channels, which outlive their connection, and what came on them.
+    """A kernel's channels, which outlive their connection, and the messages from them.
 
-    A host that dies may have read anything or nothing of what was sent to it. So the next one gets all
-    since the last execution began, whether or not another host has got it before.
+    A host that dies may have read all or nothing of what was sent to it. So the next one gets
+    everything since the last execution began, even if another host has already received it.
     """
 
     def __init__(self):
@@ -428,7 +428,7 @@ class Kept:
         self.first, self.first_size = [], 0
         self.last, self.last_size = collections.deque(), 0
         self.others, self.others_size = collections.deque(), 0
-        self.ends = {}  # of the execution, one for each channel
+        self.ends = {}  # of the execution, by channel
         self.lost = 0
 
     def add(self, channel, message):
@@ -436,7 +436,7 @@ class Kept:
             return
         size = size_of(message)
         if channel != "iopub" or message[0].endswith(b".status"):
-            # Neither much output nor anything else that comes later drives out the end.
+            # Neither much output nor any later message displaces the end.
             if channel not in self.ends and size <= MAX_KEPT and self.is_end(message):
                 self.ends[channel] = message
                 return
@@ -457,7 +457,7 @@ class Kept:
             self.lost += size
 
     def is_end(self, message):
-        """Whether it answers the execution, or says that the kernel has done with it."""
+        """Whether it is the execution's reply, or says that the kernel is idle after it."""
         try:
             header, parent, _, content = message[message.index(DELIM) + 2 :][:4]
             if json.loads(parent)["msg_id"] != self.request["msg_id"]:
@@ -469,12 +469,12 @@ class Kept:
             return False  # code can send anything
 
     def answered(self):
-        """Forgets questions that the code has an answer to."""
+        """Forgets questions that have been answered."""
         self.others = collections.deque(kept for kept in self.others if kept[0] != "stdin")
         self.others_size = sum(size_of(message) for _, message in self.others)
 
     def let_go(self):
-        """Goes on without a connection."""
+        """Continues without a connection."""
         self.owner = None
         for name, stream in self.channels.items():
             stream.on_recv(functools.partial(self.add, name))
@@ -519,12 +519,13 @@ class KernelManagers(SeedingMappingKernelManager):
 
 
 # The most bytes that wait here for a host that does not keep up. The rest waits in the kernel, and
-# in the end the code does.
+# eventually the code does.
 MAX_UNSENT = 16 << 20
 
 
 class Connection(ZMQChannelsWebsocketConnection):
-    """Finds out soon that a kernel's messages arrive, or that they never will, and holds them back."""
+    """Soon notices that a kernel's messages arrive, or never will, and holds back what exceeds the
+    limit."""
 
     unsent = 0
     holds_back = True
@@ -559,16 +560,16 @@ class Connection(ZMQChannelsWebsocketConnection):
             return connected
         self.multi_kernel_manager.notify_connect(self.kernel_id)
         if kept.owner is not None:
-            kept.owner.channels = {}  # its host has gone, which it is yet to notice
+            kept.owner.channels = {}  # its host is gone, which it has not noticed yet
         self.channels, kept.owner = kept.channels, self
-        for act, what in ((self.on_kernel_restarted, "restart"), (self.on_restart_failed, "dead")):
-            self.multi_kernel_manager.add_restart_callback(self.kernel_id, act, what)
+        for act, event in ((self.on_kernel_restarted, "restart"), (self.on_restart_failed, "dead")):
+            self.multi_kernel_manager.add_restart_callback(self.kernel_id, act, event)
         self._open_sockets.add(self)
         for stream in self.channels.values():
             stream.on_recv_stream(self.handle_outgoing_message)
         self.replay(kept.first)
         if kept.lost:
-            self.tell_lost(kept)
+            self.report_lost(kept)
         self.replay(kept.last)
         self.replay(kept.others)
         self.replay(kept.ends.items())
@@ -581,10 +582,10 @@ class Connection(ZMQChannelsWebsocketConnection):
             try:
                 super().handle_outgoing_message(channel, message)
             except Exception:
-                # Code sent the parts of a message that is none. Others must still arrive.
+                # Code sent parts that are not a message. Others must still arrive.
                 self.log.debug("Cannot pass on what a kernel sent", exc_info=True)
 
-    def tell_lost(self, kept):
+    def report_lost(self, kept):
         text = f"\n[ipybox: {kept.lost} bytes of output were lost when the host went away]\n"
         content = {"name": "stderr", "text": text}
         message = self.session.msg("stream", content, parent=kept.request)
@@ -621,8 +622,8 @@ class Connection(ZMQChannelsWebsocketConnection):
         await preparing
 
     def nudge(self):
-        # The base class asks a kernel for a sign of life every half second, and a first one that
-        # came before the subscription did is lost: a new kernel would often be late by that time.
+        # The base class asks a kernel for a sign of life every half second, and loses a first one
+        # that comes before its subscription: a new kernel would often be late by that time.
         connected = super().nudge()
         channel = self.kernel_manager.connect_control()
 
@@ -637,12 +638,12 @@ class Connection(ZMQChannelsWebsocketConnection):
         return connected
 
     def on_restart_failed(self):
-        # As the base class, but it keeps to itself how the kernel ended.
+        # Like the base class, which does not report how the kernel ended.
         iopub = self.channels.get("iopub")
         if iopub and not iopub.closed():
             self.holds_back = False
             iopub.on_recv_stream(self.handle_outgoing_message)
-            iopub.flush()  # what the kernel still said comes first
+            iopub.flush()  # the kernel's remaining output comes first
         process = getattr(self.kernel_manager.provisioner, "process", None)
         content = {
             "execution_state": "dead",
@@ -655,15 +656,15 @@ class Connection(ZMQChannelsWebsocketConnection):
 
 
 class Gateway(KernelGatewayApp):
-    """The gateway without configuration files, on the socket that it is given."""
+    """The gateway without configuration files, on the given socket."""
 
     async def _stop(self):
         await self.personality.shutdown()  # the kernels, which may have files to write
         sys.stderr.flush()
-        os._exit(0)  # nothing else is lost, and Python takes its time to end
+        os._exit(0)  # nothing else is lost, and Python takes long to exit
 
     def load_config_file(self, *args, **kwargs):
-        pass  # the first place it would look at is the working directory
+        pass  # it would first look in the working directory
 
     def migrate_config(self):
         pass
@@ -685,12 +686,13 @@ def main():
     config = Config()
     config.ZMQChannelsWebsocketConnection.limit_rate = False
     config.MappingKernelManager.cull_idle_timeout = 0
-    # The host replaces a kernel that died, for it alone can set up a new one. It learns of the death soon.
+    # The host replaces a kernel that died, because only it can set up a new one. It is notified
+    # soon.
     config.KernelRestarter.restart_limit = 0
     config.KernelRestarter.time_to_dead = 0.1
     config.KernelManager.shutdown_wait_time = 1
-    # Both ends are on this machine, and either notices the other's end. A host that is busy for long,
-    # such as one that writes to a pager, must not lose its kernel.
+    # Both ends are on this machine, and either notices the other's end. A host that is busy for a
+    # long time, such as one that writes to a pager, must not lose its kernel.
     config.KernelGatewayApp.ws_ping_interval = 0
     # A message informs the host of a kernel that died, or that is deleted afterwards. A log here
     # would only bury the kernel's own words.

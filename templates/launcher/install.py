@@ -1,7 +1,7 @@
 """Installs packages for code with uv, beside those of the Python that runs kernels.
 
-uv makes its plan without knowing what the kernel needs, so nothing becomes older for the kernel's sake. A plan
-that takes from the kernel what it needs is not carried out.
+uv makes its plan without knowing what the kernel needs, so nothing is downgraded for the kernel's
+sake. A plan that breaks the kernel's requirements is not carried out.
 """
 
 import json
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 DIST = re.compile(r"([^-]+)-([^-]+)(?:-py[\d.]+)?\.(?:dist|egg)-info")
-# uv's lines about a plan, which it repeats about its work.
+# uv's lines about a plan, which it repeats when it installs.
 OF_PLAN = ("Using ", "Resolved ", "Checked ", "Would ", " + ", " - ", " ~ ")
 
 
@@ -35,7 +35,7 @@ class Distribution:
 
 
 def distributions(*folders):
-    """The packages in folders by their normalized names. The first folder counts most."""
+    """The packages in folders by their normalized names. The first folder takes precedence."""
     found = {}
     for folder in reversed(folders):
         for path in Path(folder).iterdir() if os.path.isdir(folder) else ():
@@ -47,7 +47,7 @@ def distributions(*folders):
 
 
 def closure(names, known):
-    """The names of packages and of all that they need, as far as it is there."""
+    """The names of packages and of all their dependencies that are there."""
     seen = set()
     while names:
         name = names.pop()
@@ -67,11 +67,12 @@ class Installer:
         self.names = {normalized(name) for name in settings["names"]}
         added = distributions(self.site, *settings["shared"])
         known = distributions(*sys.path) | added
-        # ipybox works with the version that is there, and with any of the others that this one works with.
+        # ipybox works with the installed ipykernel, and with any other packages that this one works
+        # with.
         own = [f"ipykernel=={known[name].version}" for name in ("ipykernel",) if name in known]
         self.rules = [*settings["kernel"], *own]
         self.of_kernel = closure([re.match(r"[\w.-]+", rule)[0] for rule in self.rules], known)
-        # The rest of a managed environment is the gateway's, and need not be in the next one.
+        # The rest of a managed environment is the gateway's, and may be missing from the next one.
         self.known = {
             name: known[name]
             for name in known
@@ -89,7 +90,7 @@ class Installer:
         )
 
     def make_view(self):
-        """Makes a folder that has, as uv sees it, what code can import."""
+        """Makes a folder that shows uv what code can import."""
         site = "view" / self.site.relative_to(self.prefix)
         for dist in self.known.values():
             copy = site / dist.path.name
@@ -99,7 +100,7 @@ class Installer:
                     shutil.copyfile(file, copy / file.name)
 
     def plan(self):
-        """The versions to install by name, or None where there is no plan, which uv has explained."""
+        """The versions to install by name, or None without a plan, which uv has explained."""
         args = ("--dry-run", "--output-format", "json", "--", *self.requirements)
         with self.start("view", *args, stdout=subprocess.PIPE) as uv:
             pass_on(uv.stderr, OF_PLAN)
@@ -114,7 +115,8 @@ class Installer:
         }
 
     def conflict(self, plan):
-        """The kernel, or its package, that needs one that a plan takes away, and the requirement."""
+        """The kernel, or its package, whose requirement a plan would break, and that
+        requirement."""
         if self.of_kernel.isdisjoint(plan):
             return None
         from packaging.requirements import Requirement
@@ -122,16 +124,16 @@ class Installer:
         needs = [("the kernel", rule) for rule in self.rules]
         for name in sorted(self.of_kernel - plan.keys()):
             needs += [(name, line) for line in self.known[name].requires]
-        for who, line in needs:
+        for dependent, line in needs:
             needed = Requirement(line)
             version = plan.get(normalized(needed.name))
             applies = needed.marker is None or needed.marker.evaluate()
             if version and applies and not needed.specifier.contains(version, prereleases=True):
-                return who, needed
+                return dependent, needed
         return None
 
-    def explain(self, plan, who, needed):
-        """One sentence on a conflict. Only uv can say what packages need that are not there."""
+    def explain(self, plan, dependent, needed):
+        """One sentence on a conflict. Only uv knows what packages need that are not installed."""
         name = normalized(needed.name)
         rule = f"{needed.name}{needed.specifier}"
         pins = [f"{other}=={version}" for other, version in plan.items() if other != name]
@@ -143,9 +145,13 @@ class Installer:
         found = re.search(rf"{asker} depends? on {ranges}\s+and", text)
         needs = f"needs {rule} and has {self.known[name].version}"
         if found is None:
-            kernel = "the kernel, which" if who == "the kernel" else f"the kernel, whose {who}"
+            kernel = (
+                "the kernel, which"
+                if dependent == "the kernel"
+                else f"the kernel, whose {dependent}"
+            )
             return f"{name} {plan[name]} does not go with {kernel} {needs}"
-        its = who if who == "the kernel" else f"the kernel's {who}"
+        its = dependent if dependent == "the kernel" else f"the kernel's {dependent}"
         return (
             f"{found[1]} needs {found[2]}, but {its} {needs}: ask for another version of {found[1]}"
         )
@@ -168,7 +174,8 @@ class Installer:
                 marker.unlink(missing_ok=True)
 
     def loosen(self):
-        """Makes programs run with the kernel's Python of that time, which has another path after an upgrade."""
+        """Makes programs run with the kernel's current Python, whose path changes with an
+        upgrade."""
         python = sys.executable.encode()
         starts = {
             b"#!" + python: b"#!/usr/bin/env python",
@@ -187,7 +194,7 @@ class Installer:
                     path.write_bytes(new + text[len(old) :])
 
     def summary(self, plan):
-        """One line on what was installed, and what was there."""
+        """One line about the installed packages, and those already there."""
         found = distributions(self.site)
         marked = {name for name, dist in found.items() if (dist.path / "REQUESTED").exists()}
         asked = sorted(plan.keys() & marked)

@@ -33,7 +33,7 @@ if sys.platform == "linux":
     if os.environ.get("JPY_PARENT_PID") not in (None, str(os.getppid())):
         sys.exit("The gateway ended while the kernel was starting")
 
-gc.disable()  # until it is set up, because nothing is garbage yet, and looking for some takes time
+gc.disable()  # until it is set up, because nothing is garbage yet, and looking for it takes time
 
 # Nobody can attach a debugger, and importing it takes a third of the start. Code may still import it.
 sys.modules["debugpy"] = None
@@ -94,20 +94,21 @@ for name, value in SETTINGS["limits"].items():
 faulthandler.enable(os.dup(2), all_threads=False)
 
 
-# Modules that code gets from the kernel, or that the kernel goes on importing, must not be there twice.
+# Modules that code gets from the kernel, or that the kernel imports later, must not be loaded
+# twice.
 SHARED = {"IPython", "comm", "ipykernel", "jupyter_client", "jupyter_core"}
 SHARED |= {"pygments", "tornado", "traitlets", "zmq"}
 
 
 def leave_to_code(folders):
-    """Forgets the modules of packages of which another version is installed for code."""
+    """Forgets the modules of packages that are also installed for code."""
     names = set()
     for folder in folders:
         if os.path.basename(folder) == "site-packages" and os.path.isdir(folder):
             names.update(name.partition(".")[0] for name in os.listdir(folder))
     for module, loaded in list(sys.modules.items()):
         package = module.partition(".")[0]
-        # Neither the standard library nor ipybox's own.
+        # Neither the standard library's nor ipybox's own.
         if package in names - SHARED and "-packages/" in (getattr(loaded, "__file__", None) or ""):
             del sys.modules[module]
 

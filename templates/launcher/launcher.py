@@ -11,9 +11,9 @@ stream has a window: at most WINDOW bytes may be in flight that the other side h
 The server gets a listening socket, and one JSON object on its stdin. When our stdin ends, however the
 host ended, we end the server and everything it started.
 
-The supervisor of a durable session announces when a host is gone (DETACH) and when there is another one
-(ATTACH), both with a number that only grows. In between, there are no streams, and connections to the
-door wait. A READY with that number starts over.
+The supervisor of a durable session announces when a host is gone (DETACH) and when another one
+attaches (ATTACH), both with a number that only grows. In between, there are no streams, and
+connections to the door wait. A READY with that number starts over.
 """
 
 import ctypes
@@ -51,7 +51,7 @@ PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 
-# From beside this file: nothing is imported from the workspace, nor from there by name.
+# Loaded by path: nothing is imported by name, neither from the workspace nor from this folder.
 CHECK = runpy.run_path(f"{os.path.dirname(os.path.abspath(__file__))}/check.py")
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -63,7 +63,7 @@ class LinkError(Exception):
 
 
 def prctl(option, value):
-    """Calls Linux's prctl(2); elsewhere there is nothing to call."""
+    """Calls Linux's prctl(2); does nothing elsewhere."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
@@ -574,7 +574,7 @@ class Launcher:
 
 
 def end_with_us():
-    """Returns what a child runs before its program, so that it does not outlive us."""
+    """Returns a function that a child runs before its program, so that it does not outlive us."""
     parent = os.getpid()
 
     def before_exec():

@@ -1,8 +1,8 @@
 """Looks for hosts that answer, from a place that can have network interfaces.
 
-The launcher runs it before any code is there. It tries the addresses that the host names, those that this
-machine itself knows, and those that others on the same network are likely to have, all at once. A network
-that lets nothing through takes as long as one attempt may.
+The launcher runs it before any code is there. It tries the addresses that the host names, those
+that this machine itself knows, and those that others on the same network are likely to have, all at
+once. A network that lets nothing through takes as long as one attempt.
 """
 
 import errno
@@ -23,9 +23,9 @@ QUESTION = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x0
 DNS = 53
 
 ROUTER_PORTS = (22, DNS, 80, 443, 10250)
-NEIGHBOUR_PORT = 443  # any does: a refusal is an answer
+NEIGHBOUR_PORT = 443  # any will do: a refusal is an answer
 
-# Of a network's numbers, those that are given out first, and those around one's own.
+# The numbers of a network that are assigned first, and how many around one's own to try.
 FIRST_NUMBERS = range(1, 9)
 NUMBERS_AROUND = 16
 
@@ -34,7 +34,7 @@ IP_RECVERR, IPV6_RECVERR = 11, 25
 
 
 def reached_of(addresses, interfaces):
-    """Names the addresses that answer, of these and of those that are found here."""
+    """Returns the addresses that answer, among these and those that are found here."""
     if not interfaces:
         return []
     own = own_addresses(interfaces)
@@ -49,7 +49,7 @@ def reached_of(addresses, interfaces):
 
 
 def reach(addresses, own):
-    """Connects to all of them at once; name servers are asked, too, in the way that needs no connection."""
+    """Connects to all of them at once; name servers are also asked over UDP."""
     found = set()
     with selectors.DefaultSelector() as waiting:
 
@@ -90,7 +90,7 @@ def family_of(host):
 
 
 def begin(sock, address):
-    """Begins to connect, and gives the error."""
+    """Begins to connect, and returns the error."""
     sock.setblocking(False)
     if sock.family == socket.AF_INET6:
         sock.setsockopt(socket.IPPROTO_IPV6, IPV6_RECVERR, 1)
@@ -108,12 +108,13 @@ def begin(sock, address):
 
 
 def is_refusal(sock, failed):
-    """Whether the machine at the address has refused a connection, and not a wall on the way to it."""
+    """Whether the machine at the address has refused a connection, and not a firewall on the way to
+    it."""
     if failed != errno.ECONNREFUSED:
         return False
     try:
         sock.recvmsg(1, 0, socket.MSG_ERRQUEUE)
-        return False  # it came as a notice, as walls send one
+        return False  # it came as an ICMP error, as from firewalls
     except BlockingIOError:
         return True
 
@@ -126,7 +127,7 @@ def has_answer(sock):
 
 
 def name_servers():
-    """The addresses that names are looked up at; those of this machine itself are not of the network."""
+    """The addresses of name servers, without those on this machine itself."""
     try:
         with open("/etc/resolv.conf") as file:
             words = [line.split() for line in file]
@@ -137,7 +138,7 @@ def name_servers():
 
 
 def routers():
-    """The addresses of the next machines on the way to others."""
+    """The addresses of the gateways to other networks."""
     found = set()
     for _, _, gateway, *_ in table("/proc/net/route")[1:]:
         if int(gateway, 16):
@@ -161,13 +162,13 @@ def own_addresses(interfaces):
                 continue  # it has none
             found.add(socket.inet_ntoa(asked[20:24]))
     for address, _, _, scope, *_ in table("/proc/net/if_inet6"):
-        if scope == "00":  # neither the loopback's nor that of a link
+        if scope == "00":  # neither loopback nor link-local
             found.add(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(address)))
     return found
 
 
 def neighbours(own):
-    """Addresses that others are likely to have who came to the same network, such as other pods."""
+    """Addresses that others on the same network are likely to have, such as other pods."""
     found = set()
     for host in own:
         family = family_of(host)

@@ -4,13 +4,15 @@ It runs outside the sandbox as the user, with only the standard library (`python
 command that the host would start, forwards the frames of `launcher.py` between that command and the
 host, and lets one host at a time attach on a Unix socket in a folder that only the user can open.
 
-Its settings come as one JSON object on stdin, so that the secret is in no argument and no environment.
-When no host was attached for too long, the session is too old, the command exits, or a host says so, it
-ends the command and removes what the session leaves: processes, folders, records, the socket.
+Its settings come as one JSON object on stdin, so that the secret is in no argument and no
+environment. When no host was attached for too long, the session is too old, the command exits, or a
+host requests it, it ends the command and removes what the session leaves: processes, folders,
+records, the socket.
 
-Where the launcher is elsewhere, one more runs beside it, which `boot.py` becomes. Its host is the one
-here, by a command that may be cut at any byte: see `attach.py`. Both number the frames, and keep those
-that the other has not acknowledged, so that neither the launcher nor the host here notices.
+If the launcher is elsewhere, another supervisor runs beside it, which `boot.py` becomes. Its host
+is the supervisor here, through a command that may be cut at any byte: see `attach.py`. Both number
+the frames, and keep those that the other has not acknowledged, so that neither the launcher nor the
+host here notices.
 """
 
 import collections
@@ -35,7 +37,7 @@ PROTOCOL = 1
 OPEN, DATA, EOF, RST, WIN, READY, START, EXIT, DETACH, ATTACH = range(10)
 # Frames between the host and this process.
 GREETING, HELLO, WELCOME, REFUSED, BEAT, END, KEEP, STDERR = range(10, 18)
-# How many frames were taken, between two of these processes; the host's notes for people.
+# How many frames were taken, between two supervisors; notes for people, for the host.
 ACK, NOTE = 18, 19
 
 FROM_HOST = {OPEN, DATA, EOF, RST, WIN, START}
@@ -59,14 +61,14 @@ REMOVE_SECONDS = 600
 LOOK_SECONDS = 20  # how often to check that the record still exists
 MAX_SLEEP_SECONDS = 3600
 
-# Of the command that leads elsewhere.
+# For the command that leads elsewhere.
 WINDOW = 1 << 22  # bytes without acknowledgement beyond which no more are read
 ACK_EVERY = 1 << 16
 FIRST_DELAY = 0.1
 MAX_DELAY = 15
 CONNECT_SECONDS = 60
 WORDS_SECONDS = 0.5  # to say why it exits
-END_SECONDS = 10  # to lead somewhere again, so that the end can be said there
+END_SECONDS = 10  # to connect again, so that the end can be requested there
 STOP_SECONDS = 5
 
 PR_SET_DUMPABLE = 4
@@ -140,14 +142,14 @@ class Numbered:
         self.size = 0
         self.acked = 0  # how many the other side has taken
         self.taken = 0  # how many of its frames were taken
-        self.untold = 0  # bytes of those that were not acknowledged
+        self.unacked = 0  # bytes of those that were not acknowledged
 
     def keep(self, whole):
         self.kept.append(whole)
         self.size += len(whole)
 
     def ack(self, count):
-        """Forgets what the other side has taken."""
+        """Forgets the frames that the other side has taken."""
         if type(count) is not int or not 0 <= count - self.acked <= len(self.kept):
             raise Broken(f"that it has taken {count!r} frames"[:100])
         for _ in range(count - self.acked):
@@ -157,12 +159,12 @@ class Numbered:
     def take(self, whole):
         """Counts a frame of the other side. Returns whether to acknowledge."""
         self.taken += 1
-        self.untold += len(whole)
-        return self.untold >= ACK_EVERY
+        self.unacked += len(whole)
+        return self.unacked >= ACK_EVERY
 
-    def told(self):
-        """The acknowledgement."""
-        self.untold = 0
+    def acknowledgement(self):
+        """Returns the frame, and counts anew."""
+        self.unacked = 0
         return message(ACK, taken=self.taken)
 
 
@@ -196,7 +198,7 @@ class Supervisor:
         self.stderr = b""
         self.process = None
         self.over = False
-        self.told_to_end = False
+        self.end_requested = False
         self.exit = None
         self.ending = None  # since when, and whether it was requested
         self.wake_in, wake_out = os.pipe()
@@ -232,7 +234,8 @@ class Supervisor:
         self.selector.register(self.process.stderr, READ, self.on_stderr)
 
     def prepare(self):
-        """Runs in the command's process: signals that are ignored here must not be where code runs."""
+        """Runs in the command's process: signals that are ignored here must not be ignored where
+        code runs."""
         for name in (signal.SIGINT, signal.SIGHUP):
             signal.signal(name, signal.SIG_DFL)
 
@@ -369,14 +372,14 @@ class Supervisor:
             yield data
 
     def on_term(self, *_):
-        self.told_to_end = True
+        self.end_requested = True
 
     def on_wake(self, _):
         try:
             os.read(self.wake_in, 4096)
         except BlockingIOError:
             pass
-        if self.told_to_end:
+        if self.end_requested:
             self.end(asked=True)
         self.reap()
 
@@ -540,7 +543,7 @@ class Supervisor:
 
     @property
     def takes(self):
-        """Whether it takes what the launcher says. Before the first host, that waits in its pipe."""
+        """Whether it takes the launcher's output, which waits in its pipe before the first host."""
         if self.host is None:
             return self.resets > 0
         return len(self.host.outbox) < CONGESTED
@@ -598,7 +601,7 @@ class Supervisor:
         self.finish()
 
     def finish(self):
-        """Removes what is left of the session, and notes an end that nobody asked for."""
+        """Removes what is left of the session, and records an end that nobody requested."""
         if self.over:
             return
         self.over = True
@@ -619,7 +622,7 @@ class Supervisor:
             attempt(self.say_last, host)
 
     def collect(self):
-        """Ends the command's group, and takes what it said last."""
+        """Ends the command's group, and takes its last output."""
         process = self.process
         unsent = b"".join(self.rest_of(process.stderr))
         self.stderr = (self.stderr + unsent)[-MAX_STDERR:]
@@ -645,7 +648,7 @@ class Supervisor:
             host.sock.close()
 
     def bury(self):
-        """Notes in the record how the session was lost."""
+        """Records how the session was lost."""
         path = f"{self.spec['folder']}/record.json"
         with open(path) as file:
             record = json.load(file)
@@ -662,14 +665,15 @@ class Supervisor:
 
 
 class Beside(Supervisor):
-    """The one beside a launcher elsewhere. Its host is the one here, which comes back when it was cut off."""
+    """The supervisor beside a launcher elsewhere. Its host is the one here, which comes back after
+    a cut."""
 
     ACCEPTS = FROM_HOST | {DETACH, ATTACH, BEAT, END, ACK}
     farewell = "gone"
 
     def __init__(self, spec, listener, confine):
         self.confine = confine  # what the command's process does before it runs
-        self.words = os.dup(2)  # for its process to say why it cannot
+        self.words = os.dup(2)  # for its process to report why it cannot
         self.stream = Numbered()
         super().__init__(spec, listener)
 
@@ -720,7 +724,7 @@ class Beside(Supervisor):
         if kind == BEAT:
             return
         if self.stream.take(whole):
-            super().to_host(self.stream.told())
+            super().to_host(self.stream.acknowledgement())
         if kind == END:
             self.end(asked=True)
         else:
@@ -731,7 +735,8 @@ class Beside(Supervisor):
 
 
 class Reaching(Supervisor):
-    """The one here, of a launcher elsewhere. A command leads to the one there, again and again."""
+    """The supervisor here of a launcher elsewhere. A command connects to the one there, again and
+    again."""
 
     def __init__(self, spec, listener):
         self.reach = spec["reach"]
@@ -847,23 +852,23 @@ class Reaching(Supervisor):
         elif kind == ACK:
             self.stream.ack(said["taken"])
         else:
-            self.delay = FIRST_DELAY  # it leads somewhere
+            self.delay = FIRST_DELAY  # the connection works
             if self.stream.take(whole):
-                super().to_launcher(self.stream.told())
+                super().to_launcher(self.stream.acknowledgement())
             if kind == STDERR:
                 super().take_stderr(whole[HEADER.size :])
             else:
                 self.from_launcher(kind, sid, whole)
 
     def meet(self, received):
-        """Goes on where the one there has taken the frames."""
+        """Continues after the frames that the one there has taken."""
         if self.is_met:
             raise Broken("a second welcome")
         self.is_met = True
         self.stream.ack(received)
         for whole in self.stream.kept:
             super().to_launcher(whole)
-        super().to_launcher(self.stream.told())
+        super().to_launcher(self.stream.acknowledgement())
         if self.was_met:
             away = time.monotonic() - self.lost
             self.say(f"the connection is attached again after {away:.1f} s")
@@ -882,7 +887,7 @@ class Reaching(Supervisor):
             super().on_stderr(events)
 
     def take_stderr(self, data):
-        """Takes the command's own words, of which the last may say why it leads nowhere."""
+        """Takes the command's own messages, of which the last may say why it does not connect."""
         *lines, rest = (self.words + data).split(b"\n")
         self.words = rest[-MAX_STDERR:]
         for text in lines:
@@ -890,14 +895,14 @@ class Reaching(Supervisor):
         super().take_stderr(data)
 
     def reap(self):
-        pass  # the end of what the command says shows that it has ended
+        pass  # the end of the command's output shows that it has ended
 
     @property
     def takes(self):
-        return self.ending is not None or super().takes  # its welcome, to tell it of the end
+        return self.ending is not None or super().takes  # its welcome, to request its end
 
     def watch(self):
-        # Nobody listened.
+        # Nobody was reading.
         if self.process is None or self.process.stdout not in self.selector.get_map():
             self.heard = time.monotonic()
         if self.host is not None and self.backlog >= CONGESTED:
@@ -905,7 +910,7 @@ class Reaching(Supervisor):
         super().watch()
 
     def cut(self):
-        """The command has ended or leads nowhere: another one takes its place."""
+        """Replaces the command, which has ended or leads nowhere."""
         had_met = self.is_met
         try:
             self.process.wait(WORDS_SECONDS)
@@ -925,7 +930,7 @@ class Reaching(Supervisor):
         self.delay = min(2 * self.delay, MAX_DELAY)
 
     def drop(self):
-        """Ends the command, and takes what it said last."""
+        """Ends the command, and takes its last output."""
         process = self.process
         if process is None:
             return
@@ -952,13 +957,13 @@ class Reaching(Supervisor):
     # --- the end ------------------------------------------------------------------------------
 
     def give_up(self, why, is_gone=False):
-        """Nothing is left there, or nothing that can be continued."""
+        """Gives up the session: nothing is left there, or nothing that can be continued."""
         if self.ending is not None and not is_gone:
             self.kill()
             return
         if self.ending is None:
             self.failed = True
-            self.say(f"the session is not there any more: {why}")
+            self.say(f"the session no longer exists: {why}")
         self.finish()
 
     def end(self, asked):
@@ -967,7 +972,7 @@ class Reaching(Supervisor):
             self.to_launcher(frame(END))
 
     def kill(self):
-        """The one there cannot be told to end, so it will end by itself."""
+        """Leaves the one there, which cannot be reached, to end by itself."""
         self.failed = self.unreached = True
         self.finish()
 
@@ -1021,7 +1026,7 @@ def process_of(sock):
 
 
 def take_lock(path):
-    """Replaces a file that the host has locked with one that this process has locked, to its end."""
+    """Replaces a file that the host has locked with one that this process locks until it ends."""
     fresh = f"{path}.next"
     with open(path, "rb") as file:
         content = file.read()
@@ -1041,8 +1046,8 @@ def attempt(act, *args):
 
 
 def remove(path):
-    """Removes a file, or a folder, whatever code did to it: Python itself goes no deeper than it can call
-    itself, and into no folder without permissions. The lock is removed last, so that the next session that
+    """Removes a file, or a folder, whatever code did to it: Python itself is limited by its recursion depth,
+    and cannot enter folders without permissions. The lock is removed last, so that the next session that
     starts finds and removes what is left."""
     if os.path.islink(path) or not os.path.isdir(path):
         os.unlink(path)
@@ -1091,13 +1096,13 @@ def close_inherited():
 
 
 def serve(kind, spec, *more):
-    """Becomes a supervisor and says so, apart from what has started this, unless a container ends with this."""
+    """Becomes a supervisor and reports that, detached from its parent unless this is PID 1 of a container."""
     listener = listen(spec["socket"])
-    told, tell = os.pipe()
+    ready_in, ready_out = os.pipe()
     if os.getpid() != 1:
         if os.fork():
-            os.close(tell)
-            os._exit(0 if os.read(told, 1) else 1)
+            os.close(ready_out)
+            os._exit(0 if os.read(ready_in, 1) else 1)
         os.setsid()
     try:
         if sys.platform == "linux":
@@ -1115,15 +1120,15 @@ def serve(kind, spec, *more):
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
-    os.write(tell, b"1")
-    os.close(told)
-    os.close(tell)
+    os.write(ready_out, b"1")
+    os.close(ready_in)
+    os.close(ready_out)
     supervisor.run()
     os._exit(0)
 
 
 def serve_beside(spec, confine):
-    """Starts a launcher elsewhere. Its settings may not be known to code there, nor its folder to others."""
+    """Starts a launcher elsewhere. Code there must not know its settings, nor others its folder."""
     os.mkdir(spec["folder"], 0o700)
     os.chdir("/")
     serve(Beside, spec, confine)

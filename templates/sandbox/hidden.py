@@ -1,7 +1,8 @@
-"""Prints what code must not see of a folder that it works in, and where its git repository is, as JSON.
+"""Prints the paths that code must not see in its working folder, and those of its git repository,
+as JSON.
 
-Argument: the folder, the names of secrets, and how many paths can be hidden, as JSON. It is Python because that lists large folders
-quickly, and can name what is not UTF-8.
+Argument: the folder, the names of secrets, and how many paths can be hidden, as JSON. It is Python
+because that lists large folders quickly, and can name files whose names are not UTF-8.
 """
 
 import json
@@ -13,7 +14,7 @@ import sys
 ORDER = json.loads(sys.argv[1])
 NAMES = frozenset(ORDER["names"])
 SECRET, EXAMPLE = re.compile(ORDER["pattern"]), re.compile(ORDER["example"])
-UNSEARCHED = "node_modules"  # no secrets of the user's, however much it holds
+UNSEARCHED = "node_modules"  # no secrets of the user, however large it is
 MAX_DEPTH = 4  # levels of folders that are searched
 MAX_ENTRIES = 10_000_000  # that are looked at; a million take about a second
 # The parts of a git repository, and those that are only data.
@@ -38,7 +39,7 @@ def rank(path):
 
 
 def first(paths, most):
-    """Those to hide of too many. Half of them may be ipybox's own folders, of which code can make many, too."""
+    """The ones to hide if there are too many. Half may be ipybox's own folders: code can make many of those."""
     states, others = [], []
     for path in sorted(paths, key=rank):
         (states if os.path.basename(path) == ORDER["state"] else others).append(path)
@@ -108,7 +109,7 @@ def search(root, is_git=False):
 
 
 def read(path):
-    """The text of a small file; none of what code could put there instead is waited for."""
+    """The text of a small file. Never waits for what code could put there instead."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             return os.fsdecode(file.read(1 << 16))

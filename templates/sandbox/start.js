@@ -1,4 +1,5 @@
-// Starts a program in the sandbox runtime, whose proxy starts while the settings are still looked for.
+// Starts a program in the sandbox runtime, whose proxy starts while the settings are still being
+// determined.
 //
 // Arguments: the runtime's library, the paths of its programs as JSON, the file of the settings, and the
 // program's command line.

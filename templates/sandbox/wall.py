@@ -1,10 +1,10 @@
 """Becomes the one `bwrap` that contains an untrusted program: a kernel, a server or an installer.
 
 It runs where the program will run, but outside of its sandbox: on this machine inside srt's, which
-decides on the network, and in a placement where that leads. Inside exists only what the order names.
-The check from inside, `check.py`, compares what it sees with what this saw.
+decides on the network, or at a placement. Inside, only the paths in the order exist. The check from
+inside, `check.py`, compares what it sees with what this saw.
 
-The host adds the call: of `enter()`, or of what follows in `boot.py`. It also asks a Python of this machine
+The host adds the call of `enter()`, or the code of `boot.py`. It also asks a Python of this machine
 for `python_facts()` and its `installation()`.
 """
 
@@ -15,7 +15,7 @@ import socket
 import stat
 import sys
 
-# The only files in /proc about the machine that are shown. Nobody may write them.
+# The only files in /proc about the machine that are shown. Nobody may write to them.
 SHOWN = {
     *("cgroups", "cpuinfo", "devices", "filesystems", "loadavg", "meminfo", "stat", "swaps"),
     *("uptime", "version", "vmstat", "zoneinfo"),
@@ -51,7 +51,7 @@ def is_wide(folder):
 
 
 def real_executable():
-    """This Python's path with a resolved folder, by which Python finds its environment."""
+    """This Python's path with a resolved folder, from which Python finds its environment."""
     path = sys.executable
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
@@ -84,8 +84,8 @@ def installation(executable, workspace):
 
 
 def python_facts(needed):
-    """What this Python is, and which of these packages, by their modules, it lacks."""
-    import importlib.util  # where a sandbox is made, nobody asks
+    """Facts about this Python, and which of these packages, given by module, it lacks."""
+    import importlib.util  # not needed where a sandbox is made
 
     python = real_executable()
     checker = os.path.join(os.path.dirname(python), "ty")
@@ -125,8 +125,8 @@ def hosts():
 
 
 def user_inside():
-    """The user that code sees itself as. Root is another one: programs ask who they are, and would try what
-    only root's rights allow. Its files and what it may do stay those of the user outside."""
+    """The user that code sees itself as. Root becomes another one: programs check who they are, and as root
+    would try what only root may do. Its files and its rights stay those of the user outside."""
     uid = os.getuid()
     return uid if uid != 0 else next(free for free in range(1000, 1 << 16) if not known(free))
 
@@ -139,7 +139,7 @@ def known(uid):
 
 
 def users(uid):
-    """The known users with the one inside, whom a directory elsewhere may know; nothing if the file does."""
+    """The known users with the one inside, whom only a directory may know; `None` if the file does."""
     with open("/etc/passwd", encoding="utf-8", errors="surrogateescape") as file:
         text = file.read()
     if any(line.split(":")[2:3] == [str(uid)] for line in text.splitlines()):
@@ -153,7 +153,7 @@ def users(uid):
 
 
 def kept_open(data):
-    """A descriptor that bubblewrap, or the program inside, reads this from."""
+    """A descriptor from which bubblewrap, or the program inside, reads this."""
     fd = os.memfd_create("ipybox", 0)
     os.write(fd, data)
     os.lseek(fd, 0, os.SEEK_SET)
@@ -173,7 +173,7 @@ def in_memory(path, size):
 
 
 def proc(order):
-    # Where the one that is there is incomplete, the system allows no other one.
+    # If the present one is incomplete, the system allows no other one.
     args = ["--dev-bind", "/proc", "/proc"] if order["proc"] == "host" else ["--proc", "/proc"]
     for name in sorted(os.listdir("/proc")):
         path = f"/proc/{name}"
@@ -209,7 +209,8 @@ def mounts(order):
 
 
 def is_there(path, kind):
-    """Whether there is anything to mount. Code can close a folder for a moment, with what it must not see."""
+    """Whether there is anything to mount. Code can briefly close a folder with paths that it must
+    not see."""
     try:
         os.lstat(path)
     except OSError as error:
@@ -237,8 +238,9 @@ def folders_above(path, found):
 
 
 def covers_in(owned, found):
-    """The folders in one of code's that lead to mounts. Code could move one of them away, with all that is
-    mounted in it, and put its own programs there for the next kernel, if nothing were mounted on it."""
+    """The folders in a folder of code that lead to mounts. Code could move one of them away, with
+    all that is mounted in it, and put its own programs there for the next kernel, if nothing were
+    mounted on it."""
     leading = (folders_above(path, found) for path in found)
     return sorted(
         {
@@ -252,9 +254,9 @@ def covers_in(owned, found):
 
 
 def pins(found):
-    """The mounts that keep folders in place: code could move one away, deeper than secrets are looked for,
-    with what is masked or kept in it. They count although others cover them, and must come before these: what
-    they show is never seen, so no check compares it."""
+    """The mounts that keep folders in place: code could move one away, deeper than the search for
+    secrets goes, with what is masked or kept in it. They count although others cover them, and must
+    come before these: what they show is never seen, so no check compares it."""
     movable = {}
     for path, kind in found.items():
         *folders, around = folders_above(path, found) or [path]
@@ -339,7 +341,7 @@ def is_shown(path, found):
 
 
 def identity(path, owned):
-    """Which file a path leads to. In folders of code, which can put a link anywhere, none is followed."""
+    """The identity of a path's file. In folders of code, which can put links anywhere, none is followed."""
     around = min((folder for folder in owned if is_in(path, folder)), key=len, default=path)
     at = os.open(around, os.O_PATH | os.O_CLOEXEC)
     for name in path[len(around) :].strip("/").split("/") if path != around else ():
@@ -374,5 +376,5 @@ def enter():
     inherited = dict(os.environ)
     os.environ.update(order["environment"])
     argv, variables = walled(order, order["command"])
-    # Without permission to look for bwrap, ipybox leaves that to the PATH.
+    # Without permission to look for bwrap, ipybox leaves the search to the PATH.
     os.execvpe(argv[0], argv, {**inherited, **variables})

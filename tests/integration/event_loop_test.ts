@@ -107,6 +107,6 @@ asyncio.run(wait())`;
   await t.step("what cannot run is told to await", async () => {
     const code = "asyncio.get_event_loop().run_until_complete(asyncio.gather(main(), main()))";
     const error = await rejection(client.execute(code).result);
-    assertMatch(String(error), /\[ipybox\] A loop runs here already, so await/);
+    assertMatch(String(error), /\[ipybox\] A loop already runs here, so await/);
   });
 });

@@ -251,7 +251,7 @@ Deno.test("people are told that there is nothing any more, and what could not be
     await pair.echo(noise(10));
     await Deno.remove(`${pair.folder}/far/socket`);
     await pair.cut();
-    assert((await pair.end()).includes("there: the session is not there any more: it has ended"));
+    assert((await pair.end()).includes("there: the session no longer exists: it has ended"));
   }
   await using pair = await Pair.start({ change: GIVES_UP_SOON });
   await pair.echo(noise(10));
@@ -356,7 +356,7 @@ os.write(1, bytes.fromhex("${lie.toHex()}"))
 while os.read(0, 65536): pass`;
     await using pair = await Pair.start({ liar });
     const told = await pair.end();
-    assert(told.startsWith("there: the session is not there any more: it said"), told);
+    assert(told.startsWith("there: the session no longer exists: it said"), told);
     assertEquals(told.includes("forged"), false, told);
   }
 });

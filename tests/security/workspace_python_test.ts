@@ -96,7 +96,7 @@ testIf(linux, "elsewhere a sandbox is rules about paths", {
         workspace: workspace.path,
         python: `${workspace.path}/.venv/bin/python`,
       });
-    await assertRejects(start, ConfigError, "which is no installed Python");
+    await assertRejects(start, ConfigError, "which is not an installed Python");
     await assertRejects(() => Deno.lstat(`${project.path}/ran`), Deno.errors.NotFound);
   },
 });

@@ -35,7 +35,7 @@ def check(names: list[str], with_types: bool) -> None:
 
 
 def _type_problems(names: list[str]) -> dict[str, list[str]] | None:
-    """What the type checker finds in each action, whose code does not run."""
+    """The type checker's findings in each action, whose code does not run."""
     checker = pathlib.Path(sys.executable).with_name("ty")
     if not checker.is_file():
         return None
@@ -52,7 +52,7 @@ def _type_problems(names: list[str]) -> dict[str, list[str]] | None:
         places = ["--config-file", settings.name, "--python", sys.executable]
         command = [checker, "check", *options, *places, *checked]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode > 1:  # 1 are problems
+    if done.returncode > 1:  # 1 means problems
         raise RuntimeError(f"ty failed with exit code {done.returncode}: {done.stderr[-2000:]}")
     problems: dict[str, list[str]] = {name: [] for name in names}
     for found in json.loads(done.stdout):  # a GitLab Code Quality report
@@ -188,14 +188,14 @@ def _untyped(function: typing.Any) -> typing.Iterator[str]:
         yield f"a type of run() is unknown: {_shown(error)}"
         return
     for name in [*inspect.signature(function).parameters, "return"]:
-        what = "the result of run()" if name == "return" else f"parameter {name!r} of run()"
+        subject = "the result of run()" if name == "return" else f"parameter {name!r} of run()"
         if name not in hints:
-            yield f"{what} has no type"
+            yield f"{subject} has no type"
             continue
         try:
             pydantic.TypeAdapter(hints[name]).json_schema()
         except Exception as error:
-            yield f"{what} has a type that JSON cannot express: {_shown(error)}"
+            yield f"{subject} has a type that JSON cannot express: {_shown(error)}"
 
 
 def _differences(function: typing.Any, implementation: str) -> typing.Iterator[str]:

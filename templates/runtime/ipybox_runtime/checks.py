@@ -1,4 +1,4 @@
-"""Checks JSON values against schemas, for what types cannot express."""
+"""Checks JSON values against schemas, for constraints that types cannot express."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def is_multiple(value: float, step: Fraction) -> bool:
 
 @functools.cache
 def compile_pattern(source: str) -> Callable[[str], bool]:
-    """Returns a test whether a string contains a match.
+    """Returns a function that tests whether a string contains a match.
 
     It takes linear time for any pattern. A pattern that does not compile matches everything.
     """

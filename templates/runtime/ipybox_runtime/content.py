@@ -162,7 +162,7 @@ class ToolText(str):
 
     #: The content blocks in order.
     content: tuple[ToolContent, ...]
-    #: The structured content: any JSON value, or ``None`` if there is none.
+    #: The structured content: any JSON value, or ``None`` without any.
     structured: Any
 
     def __new__(

@@ -38,7 +38,7 @@ class OutputModel(Model):
         return name in self._sent_fields()
 
     def __iter__(self) -> Any:
-        """Refuses: a loop is meant for a field, not for the pairs that Pydantic's models give."""
+        """Refuses: a loop is meant for a field, not for the pairs of Pydantic's models."""
         raise TypeError(
             f"{type(self).__name__!r} object is not iterable. "
             f"Its fields: {', '.join(type(self).model_fields)}"
@@ -47,7 +47,8 @@ class OutputModel(Model):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """The `keys` that `dict()` looks for: without, it loops; a field of that name goes first."""
+            """The `keys` that `dict()` looks for: without it, `dict()` loops; a field `keys` goes
+            first."""
             try:
                 return super().__getattr__(name)
             except AttributeError:
@@ -105,7 +106,7 @@ class ResultMapping(ResultModel):
         return iter(self._sent_fields())
 
     def __len__(self) -> int:
-        """How many fields there are."""
+        """The number of fields."""
         return len(self._sent_fields())
 
     def __eq__(self, other: object) -> bool:
@@ -214,7 +215,7 @@ def parse_text(model: type[BaseModel], answer: ToolResult) -> ToolText:
 
 
 def parse_json(answer: ToolResult) -> Any:
-    """A tool's answer as the JSON that it is."""
+    """A tool's answer, as JSON."""
     if answer.has_structured:
         return answer.structured
     try:

@@ -33,8 +33,8 @@ class Session:
     cancelling its task, closes its stream, and the tool server cancels the call.
 
     A durable session outlives its host. There, each call has an id. If the connection breaks, the
-    call is repeated with the same id until there is an answer: the tool server knows what has
-    become of it. Cancelling such a call sends one more byte.
+    call is repeated with the same id until there is an answer: the tool server knows its outcome.
+    Cancelling such a call sends one more byte.
     """
 
     def __init__(self, url: str, token: str, durable: bool = False) -> None:

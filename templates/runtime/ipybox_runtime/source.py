@@ -1,4 +1,4 @@
-"""The line of the executed code that makes a call, shown to whoever approves the call."""
+"""The line of the executed code that makes a call, shown to the approver."""
 
 from __future__ import annotations
 

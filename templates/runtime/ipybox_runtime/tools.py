@@ -81,7 +81,7 @@ def invoke(
 ) -> Any:
     """Calls a tool, in the body of a function that `tool` decorates.
 
-    `result` is the class of a structured result, `text` that of an envelope around text.
+    `result` is the class of a structured result, `text` the class of an envelope around text.
     """
     from .results import parse_result, parse_text
 

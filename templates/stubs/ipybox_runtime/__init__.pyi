@@ -1,4 +1,4 @@
-# For the check of cells only, and so without what it says nothing of.
+# Used only to check cells, so it leaves out everything that the check does not report.
 from typing import Any
 
 def __getattr__(name: str) -> Any: ...

@@ -1,5 +1,5 @@
 # The bases of generated classes with all their names: a name that is missing here stops a cell.
-# Their types are left open, and Pydantic is, whose own types would take the most of each check.
+# Their types are left open, and Pydantic is left out: its types would take most of each check.
 from typing import Any, Generic, TypeVar
 
 _T = TypeVar("_T")
@@ -54,7 +54,7 @@ class ResultMapping(ResultModel):
 class ResultValue(ResultModel):
     def __getattr__(self, name: str) -> Any: ...
 
-# A `ResultValue` of which it is known what it behaves like: the stubs add that as a base.
+# A `ResultValue` that behaves like a known type: the stubs add that type as a base.
 class KnownValue(_Model):
     tool_result: Any
 

@@ -33,7 +33,7 @@ _NAMES_LIMIT = 2000
 _declared: set[str] = set()
 #: Names of attributes that cells so far may have set, on any object.
 _written: set[str] = set()
-#: Names in strings and keywords of cells so far: running code may set global names after them.
+#: Names in strings and keywords of cells so far: running code may set them as global names.
 _mentioned: set[str] = set()
 
 
@@ -65,7 +65,7 @@ def look(code: str) -> Answer:
         }
         return Answer({"syntax": syntax, "file": file})
     except (ValueError, RecursionError, MemoryError, OverflowError):
-        return Answer({})  # running it will say why
+        return Answer({})  # running it will show why
     return Answer({**_Look(text, tree, shell.user_ns).report(), "file": file})
 
 
@@ -159,7 +159,7 @@ class _Look:
         return found
 
     def _first(self, wanted: Callable[[ast.AST], bool]) -> Optional[tuple[int, int]]:
-        """Where the first such node ends: an operation runs after its operands."""
+        """The end of the first such node: an operation runs after its operands."""
         nodes: Iterator[Any] = filter(wanted, self._immediate)
         return min(((node.end_lineno, node.end_col_offset) for node in nodes), default=None)
 
@@ -320,7 +320,7 @@ _OPAQUE = (ast.Call, ast.Await, ast.Import, ast.ImportFrom, ast.Raise)
 
 
 def _branches_of(node: ast.AST) -> list[ast.AST]:
-    """The parts of a node that may not run although it does."""
+    """The parts of a node that may not run even if the node does."""
     if isinstance(node, ast.BoolOp):
         return [*node.values[1:]]
     if isinstance(node, ast.Compare):

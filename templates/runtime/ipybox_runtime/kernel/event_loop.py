@@ -1,4 +1,4 @@
-"""Lets cells run event loops of their own, so that ``asyncio.run()`` works as in a script.
+"""Lets cells run their own event loops, so that ``asyncio.run()`` works as in a script.
 
 The kernel runs a cell within its own event loop, and asyncio refuses a second one in the same thread.
 While a cell runs one, the kernel's is set aside: it would wait for the cell in any case.
@@ -87,7 +87,7 @@ def _wrap(owner: Any, names: list[str], set_aside: Callable[[], Any]) -> None:
 
 
 def _replace_kernels(kernel: Any) -> None:
-    """Run coroutines that are given to the kernel's loop in one that lasts between the calls."""
+    """Run coroutines that are given to the kernel's loop in another one, kept between the calls."""
     run = _LOOP.run_until_complete
     own: list[asyncio.AbstractEventLoop] = []
 

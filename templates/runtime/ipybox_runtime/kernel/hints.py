@@ -1,4 +1,4 @@
-"""Says what ipybox has to do with an exception, and what helps."""
+"""Explains how ipybox is involved in an exception, and what helps."""
 
 import errno
 import mmap
@@ -12,13 +12,13 @@ from typing import Any, Optional
 from . import installers, servers
 from .interrupts import describe
 
-#: How libraries say that they cannot allocate memory; a GPU and V8 have limits of their own.
+#: How libraries report that they cannot allocate memory; a GPU and V8 have their own limits.
 _NO_MEMORY = re.compile(
     r"bad_alloc|can(?:no|')t allocate memory|unable to (?:allocate|mmap)|failed to map segment"
     r"|(?<!cuda )(?<!heap )\bout ?of ?memory",
     re.IGNORECASE,
 )
-#: How they say that a process ended without a word.
+#: How they report that a process ended without a message.
 _KILLED = re.compile(r"SIGKILL|terminated abruptly|exited unexpectedly|exit code: -9\b")
 #: Memory for the traceback of code that has used up all of its own; nothing is written there.
 _RESERVE = 32 << 20
@@ -29,7 +29,7 @@ _NO_NAME = re.compile(
 )
 _REFUSED = "Tunnel connection failed: 403"
 
-#: Errors of asyncio and anyio about a loop that runs already.
+#: Errors of asyncio and anyio about a loop that already runs.
 _LOOP_RUNS = re.compile(
     r"cannot be called from a running event loop|event loop is already running"
     r"|another loop is running|Already running asyncio in this thread"
@@ -71,7 +71,7 @@ def install(shell: Any, installer: Optional[str], sandboxed: bool) -> None:
 
 def _hint(text: str, sandboxed: bool) -> Optional[str]:
     if _LOOP_RUNS.search(text):
-        return "A loop runs here already, so await the coroutine: await main()"
+        return "A loop already runs here, so await the coroutine: await main()"
     if not sandboxed:
         return None
     if _NO_CHROMIUM_SANDBOX.search(text):
@@ -136,7 +136,7 @@ def _used(*names: str) -> int:
 
 
 def _killed_for_memory() -> Optional[int]:
-    """How many processes of this machine the system has killed for want of memory, if it says so."""
+    """How many processes of this machine the system has killed for lack of memory, if known."""
     count = re.search(r"^oom_kill (\d+)", _read("/proc/vmstat"), re.MULTILINE)
     return None if count is None else int(count[1])
 

@@ -1,4 +1,4 @@
-"""Says how packages are installed, because pip and uv cannot do so in the sandbox."""
+"""Explains how to install packages, because pip and uv cannot do so in the sandbox."""
 
 import os
 import re
@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
-#: Whose modules no package index has.
+#: Packages that are in no package index.
 _GENERATED = ("mcptools", "gentools", "mcpparse")
 _NO_MODULE = re.compile(r"No module named '([A-Za-z_]\w{0,99})")
-#: The arguments of pip's ``install`` in a command, as far as they go.
+#: The arguments of pip's ``install`` in a command, up to its end.
 _INSTALL = re.compile(r"(?:^|[\s;&|/])pip[\d.]*\s+install\s([^\n;&|]+)")
 _REQUIREMENT = re.compile(r"[A-Za-z][\w.-]{0,99}(?:\[[\w.,-]+\])?(?:[=<>!~]=?[\w.*,=<>!~]+)?")
 #: Options whose values could be names of packages.
@@ -22,7 +22,8 @@ _WITH_VALUE = (
 
 
 def install(installer: Optional[str], sandboxed: bool) -> None:
-    """Say it after a command with pip or uv that failed; `installer` is what the reader has."""
+    """Explain it after a failed command with pip or uv; `installer` is the reader's way to
+    install."""
     if sandboxed and "HTTPS_PROXY" not in os.environ:  # no host can be reached, now or later
         os.environ.setdefault("PIP_RETRIES", "0")
         os.environ.setdefault("UV_HTTP_RETRIES", "0")
@@ -48,7 +49,7 @@ def install(installer: Optional[str], sandboxed: bool) -> None:
 
 
 def advice(error: object, installer: Optional[str]) -> Optional[str]:
-    """How the module that `error` misses may be installed."""
+    """How to install the module that `error` misses."""
     found = _NO_MODULE.match(str(error)) if isinstance(error, ModuleNotFoundError) else None
     if found is None or installer is None or found[1] in _GENERATED:
         return None

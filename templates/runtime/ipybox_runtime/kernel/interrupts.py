@@ -37,7 +37,7 @@ _LOOP: dict[CodeType, _Judge] = {asyncio.Handle._run.__code__: _is_task_of_code}
 
 
 def install(shell: Any) -> None:
-    """Replace what the kernel does about interrupts."""
+    """Replace the kernel's handling of interrupts."""
     kernel = shell.kernel
     interrupts = _Interrupts(_callers_of_code(shell))
     kernel.pre_handler_hook = interrupts.begin
@@ -46,15 +46,16 @@ def install(shell: Any) -> None:
 
 
 def describe(error: object) -> None:
-    """Call what an exception says of itself where an interrupt ends it, should it never answer."""
+    """Call an exception's own methods where an interrupt can end them, in case they never
+    return."""
     try:
         str(error)
         getattr(error, "__notes__", None)
     except KeyboardInterrupt as interrupt:
-        interrupt.__context__ = None  # or whoever shows this would ask the exception again
+        interrupt.__context__ = None  # or showing this would call the exception again
         raise
     except Exception:
-        pass  # IPython shows an exception without words, too
+        pass  # IPython also shows an exception without a message
 
 
 def _callers_of_code(shell: Any) -> dict[CodeType, _Judge]:
@@ -96,12 +97,12 @@ class _Interrupts:
         self._traced_before: Any = None
 
     def begin(self) -> None:
-        """Begin with a request."""
+        """Begin a request."""
         if threading.current_thread() is self._main:
             self._is_handling = True
 
     def end(self) -> None:
-        """End with it. An interrupt that has not reached its code is forgotten."""
+        """End it. An interrupt that has not reached its code is forgotten."""
         if threading.current_thread() is self._main:
             self._is_handling = False
             if self._is_waiting:
@@ -145,12 +146,13 @@ class _Interrupts:
             raise KeyboardInterrupt
 
     def _is_code(self, frame: Optional[FrameType]) -> bool:
-        """Whether executed code, or what it has called, is on top of the stack."""
+        """Whether executed code, or a function that it called, is on top of the stack."""
         return _is_called(frame, self._callers)
 
 
 def _is_called(frame: Optional[FrameType], callers: dict[CodeType, _Judge]) -> bool:
-    """Whether the innermost of these callers has called what is on top of the stack, as its judge has it."""
+    """Whether the innermost of these callers called the top of the stack, according to its
+    judge."""
     while frame is not None and frame.f_back is not None:
         judge = callers.get(frame.f_back.f_code)
         if judge is not None:

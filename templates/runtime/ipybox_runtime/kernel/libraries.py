@@ -16,12 +16,13 @@ _COLUMNS = 50
 _POLARS = {"POLARS_TABLE_WIDTH": "320", "POLARS_FMT_MAX_COLS": "20"}  # it breaks cells, not rows
 
 
-#: Where figures can go; the other backends of matplotlib open windows or need a page.
+#: Backends that can draw figures; the others of matplotlib open windows or need a page.
 _FIGURES = ("agg", "cairo", "inline", "pdf", "ps", "svg")
 
 
 def install(shell: "InteractiveShell") -> None:
-    """Widen tables, unless the environment says how wide they are, and show figures and bars as such."""
+    """Widen tables, unless the environment sets their width, and show figures and bars without
+    widgets."""
     when_imported.call("pandas", _widen_pandas)
     when_imported.call("numpy", _widen_numpy)
     when_imported.call("nltk", _make_nltk_folder)
@@ -109,7 +110,7 @@ def _draw_altair(altair: Any) -> None:
             picture = vl_convert.vegalite_to_png(spec, allowed_base_urls=[])
             ipython.display({"image/png": picture}, raw=True)
         except (ImportError, TypeError, ValueError):
-            pass  # also of a version without this parameter
+            pass  # also for a version without this parameter
         return page(spec, **options)
 
     renderers.register("ipybox", render)

@@ -1,4 +1,4 @@
-"""Takes code as it was meant where it was copied with what surrounded it.
+"""Restores code that was copied together with its surroundings.
 
 Models write Markdown, Windows ends lines in its own way, and web pages indent with no-break spaces.
 """
@@ -23,7 +23,7 @@ def _meant(lines: list[str]) -> list[str]:
 
 
 def _with_plain_blanks(text: str) -> str:
-    """Make no-break spaces around lines spaces, and drop invisible characters there."""
+    """Turn no-break spaces around lines into spaces, and drop invisible characters there."""
     if text.isascii():
         return text
     plain = _BLANKS.sub(_plain, text)
@@ -43,7 +43,7 @@ def _is_python(text: str) -> bool:
 
 
 def _without_fence(text: str) -> str:
-    """Remove the fences around a block of code, or the one that is left of them."""
+    """Remove the fences around a block of code, or the remaining one."""
     if "```" not in text and "~~~" not in text:
         return text
     lines = text.strip("\n").split("\n")

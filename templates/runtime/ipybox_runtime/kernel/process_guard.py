@@ -32,9 +32,9 @@ class ProcessRefusedError(RuntimeError, PermissionError):
     It is also an ``OSError``, so that libraries fall back if the program is optional.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, caller: str) -> None:
         super().__init__(
-            f"{what} is not allowed to start processes here: use !command or %%bash, which can be "
+            f"{caller} is not allowed to start processes here: use !command or %%bash, which can be "
             "approved"
         )
         self.errno = errno.EPERM
@@ -63,17 +63,17 @@ def install() -> Permit:
     return permit
 
 
-def _allow(current: _Current, what: str, executable: Any, command_line: Sequence[Any]) -> None:
+def _allow(current: _Current, caller: str, executable: Any, command_line: Sequence[Any]) -> None:
     recognises = current.get()
     words = [os.fsdecode(word) for word in command_line]
     if recognises is None or words[:1] != [os.fsdecode(executable)] or not recognises(words):
-        raise ProcessRefusedError(what)
+        raise ProcessRefusedError(caller)
 
 
 def _hook(current: _Current) -> Callable[[str, tuple[Any, ...]], None]:
-    def start(what: str) -> Callable[..., None]:
+    def start(caller: str) -> Callable[..., None]:
         def started(executable: Any, args: Any, *_rest: Any) -> None:
-            _allow(current, what, executable, args)
+            _allow(current, caller, executable, args)
 
         return started
 
@@ -113,8 +113,8 @@ def _replace_unaudited(current: _Current) -> None:
             setattr(os, name, _refuse(f"os.{name}"))
 
 
-def _refuse(what: str) -> Callable[..., NoReturn]:
+def _refuse(caller: str) -> Callable[..., NoReturn]:
     def refuse(*_args: Any, **_options: Any) -> NoReturn:
-        raise ProcessRefusedError(what)
+        raise ProcessRefusedError(caller)
 
     return refuse

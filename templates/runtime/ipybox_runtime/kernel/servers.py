@@ -1,4 +1,4 @@
-"""Says which server is meant where code imports one that is not registered."""
+"""Suggests a server when code imports one that is not registered."""
 
 import re
 import sys
@@ -11,8 +11,8 @@ _MAX_LISTED = 20
 
 
 def name_nearest(error: object) -> None:
-    """Add the server that is meant, and those that there are, to what an exception says."""
-    # Classes of the code's own may say anything.
+    """Add the likely server, and the registered ones, to the message of an exception."""
+    # The code's own classes may have any message.
     if not isinstance(error, ImportError) or type(error) not in (ImportError, ModuleNotFoundError):
         return
     text = str(error)

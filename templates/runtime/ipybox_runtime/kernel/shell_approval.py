@@ -136,7 +136,7 @@ def _plain(text: str) -> str:
 
 
 def _shell_command(text: str) -> Callable[[Sequence[str]], bool]:
-    """Recognise the command line by which a shell runs `text`."""
+    """Recognise the command line with which a shell runs `text`."""
     return lambda command_line: len(command_line) == 3 and list(command_line[1:]) == ["-c", text]
 
 

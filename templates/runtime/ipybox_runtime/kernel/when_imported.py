@@ -1,4 +1,4 @@
-"""Does something with a module as soon as code has imported it, without importing it now."""
+"""Calls an action with a module as soon as code has imported it, without importing it now."""
 
 import importlib.util
 import sys
