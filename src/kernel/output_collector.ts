@@ -232,7 +232,7 @@ export class OutputCollector implements Disposable {
   /**
    * A display without content. It counts even without room, because the next update gives it back.
    */
-  #nothing(): Omit<Shown, "image"> {
+  #nothing(): Shown {
     const nothing = { data: {}, metadata: {} };
     this.#keptBytes += weightOf(nothing.data) + weightOf(nothing.metadata);
     return nothing;

@@ -66,12 +66,10 @@ def begin(config_json: str) -> None:
 
 
 def _take_token(config: dict[str, Any]) -> None:
-    """Set the token for the tool server, and whether the kernel outlives that server."""
+    """Set the token for the tool server."""
     token = config.get("toolToken")
     if token is not None:
         os.environ["IPYBOX_TOOL_TOKEN"] = token
-    if config.get("durable") is True:
-        os.environ["IPYBOX_TOOL_DURABLE"] = "1"
 
 
 def _guard_commands(shell: "InteractiveShell", guard: str) -> None:
