@@ -174,6 +174,7 @@ const MAX_SHOWN = 100;
 function factsOf(session: Described, most: number): [label: string, text: string][] {
   const { name, workspace, where, startedAt, state, error, wentOn, waiting } = session;
   const isWaiting = waiting.length > 0;
+  const mayWait = session.isOfClient ? "" : ", and may be waiting for you"; // it is not attached to
   const facts: [string, string | undefined][] = [
     ["state", stateOf(session)],
     ["name", name],
@@ -181,10 +182,7 @@ function factsOf(session: Described, most: number): [label: string, text: string
     ["runs at", where],
     ["started", startedAt],
     ["problem", error],
-    [
-      "code",
-      wentOn && !isWaiting ? "ran when its program left, and may be waiting for you" : undefined,
-    ],
+    ["code", wentOn && !isWaiting ? `ran when its program left${mayWait}` : undefined],
     ...waiting.slice(0, most).map((call): [string, string] => ["waits", waitingText(call)]),
     ["waits", waiting.length > most ? "more calls wait" : undefined],
     ["decide", isWaiting && state === "detached" ? askerOf(session) : undefined],
