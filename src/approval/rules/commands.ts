@@ -144,7 +144,7 @@ export function restrictsCommand(pattern: string, text: ShellText): Match {
   return match === "maybe" || !text.plain || mentions(items.slice(0, 1), text) ? "maybe" : "no";
 }
 
-/** An item of a pattern: its text, and the same for matching. */
+/** An item of a pattern: its text, and its parsed form. */
 interface Item {
   readonly text: string;
   readonly glob: Glob;
