@@ -1,10 +1,10 @@
 /**
  * Scales one picture down, in a process of its own without any permission: executed code made the
- * picture, and one that no encoder writes can end the process that decodes it.
+ * picture, and a malformed one can end the process that decodes it.
  *
  * Reads `{ picture, source, width, height, longest, least, types, limit }` from stdin, where
  * `picture` is base64 of the type `source`, and writes `{ bytes, mimeType, width, height }` to
- * stdout, or `null` where the picture is damaged or cannot be made to fit.
+ * stdout, or `null` if the picture is damaged or cannot be made to fit.
  */
 const { picture, source, ...scaling } = await new Response(Deno.stdin.readable).json();
 const decoded = new Blob([Uint8Array.fromBase64(picture)], { type: source });
@@ -27,13 +27,13 @@ async function scaled(picture, { width, height, longest, least, types, limit }) 
       }
       smallest = Math.min(smallest, blob.size);
     }
-    longest *= Math.sqrt(limit / smallest) * 0.8; // as bytes go by area; some more to be sure
+    longest *= Math.sqrt(limit / smallest) * 0.8; // bytes grow with the area; with a margin
     if (longest < least) return null;
   }
   return null;
 }
 
-/** Draws the picture in a size. Throws where it is damaged. */
+/** Draws the picture at a size. Throws if it is damaged. */
 async function draw(picture, { width, height }) {
   const options = { resizeWidth: width, resizeHeight: height, resizeQuality: "medium" };
   const bitmap = await createImageBitmap(picture, options);

@@ -42,7 +42,7 @@ async function pixelsOf(picture, { width, height }) {
   return pixels;
 }
 
-/** What the encoder of canvases wrote: no palette, nothing interlaced. */
+/** Decodes a PNG as written by the encoder of canvases: no palette, nothing interlaced. */
 async function decoded(png) {
   const bytes = await png.bytes();
   const view = new DataView(bytes.buffer);
@@ -111,7 +111,7 @@ function parts(colour) {
   return { red: colour >> 10, green: colour >> 5 & 31, blue: colour & 31 };
 }
 
-/** Groups of like colours, no more than terminals keep: the widest is halved again and again. */
+/** Groups similar colours, no more than terminals keep: halves the widest group repeatedly. */
 function grouped(colours) {
   const groups = [colours];
   while (groups.length < COLOURS) {
@@ -131,14 +131,14 @@ function grouped(colours) {
   return groups;
 }
 
-/** Where a sorted group is halved: colours of one value stay together. */
+/** The index at which to halve a sorted group: colours of one value stay together. */
 function middleOf(group, channel) {
   const middle = group[group.length >> 1][channel];
   const first = group.findIndex((one) => one[channel] === middle);
   return first > 0 ? first : group.findIndex((one) => one[channel] > middle);
 }
 
-/** Six pixels are a character; a run of them is its length and that. */
+/** Writes a row, six pixels to a character, and longer runs as a length and the character. */
 function shortened(row) {
   let text = "";
   for (let at = 0, end = 0; at < row.length; at = end) {
