@@ -78,7 +78,7 @@ export class ApprovalApi {
     }
   }
 
-  /** Closes the approval WebSockets, and those of pages. */
+  /** Closes the WebSockets of approvers and pages. */
   async close(): Promise<void> {
     await Promise.all([this.#pages.close(), this.#sockets.close()]);
   }

@@ -154,7 +154,7 @@ export interface CodeExecutorOptions {
   python?: string;
   /**
    * Whether code can import the packages that `installPackages()` or `ipybox install` installed for its
-   * workspace, and those of `ipybox setup --data`. Code cannot change them.
+   * workspace, and the packages of `ipybox setup --data`. Code cannot change them.
    *
    * @default {true}
    */

@@ -24,7 +24,7 @@ export function shownActivity({ activity }: Work): string {
   return visible(activity.slice(0, MAX_MESSAGE)).slice(0, MAX_MESSAGE).toWellFormed();
 }
 
-/** A cell's next event: it waits for a person, goes on beyond the time given, or ends. */
+/** A cell's next event: it waits for a person, runs beyond the given time, or ends. */
 export type CellStep =
   | { readonly type: "waiting"; readonly requests: readonly PersonRequest[] }
   | { readonly type: "running" }

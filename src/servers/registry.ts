@@ -15,13 +15,13 @@ import { forgetShapes } from "./shapes.ts";
 export interface ServerRegistryOptions {
   /** The folder with `.ipybox/mcp.json`. Without it, no file is read or written. */
   workspace?: string;
-  /** Servers that are registered for this process only. They override those of the file. */
+  /** Servers that are registered for this process only. They override the file's servers. */
   servers?: GivenServers;
   /** Whether the servers that are in the file now count as if they were registered for this process. */
   trust?: TrustSetting | undefined;
 }
 
-/** Servers by name, in addition to those of the file; or a registry to use instead. */
+/** Servers by name, in addition to the file's servers; or a registry to use instead. */
 export type GivenServers = Readonly<Record<string, ServerParams>> | ServerRegistry;
 
 /** The files in the workspace that a server's start runs or obeys. */

@@ -381,7 +381,7 @@ class RequestBoard implements Disposable {
 
   #settle({ request, view }: OpenRequest, ended: Outcome): void {
     const { id } = request;
-    // The call during which a server asks a question goes on.
+    // The call during which a server asks a question continues.
     const callId = request instanceof ElicitationRequest ? undefined : request.callId;
     const outcome = { id, ...ended, endedAt: Date.now() };
     this.#open.delete(id);

@@ -156,7 +156,7 @@ function itemOf(text: string): Item {
 
 const WORDS = itemOf("**");
 
-/** The items of a pattern, with its program normalized like that of a text. */
+/** The items of a pattern, with its program normalized like a text's program. */
 function itemsOf(pattern: string): Item[] {
   const [name = "", ...rest] = pattern.trim().split(/\s+/);
   return [name.replace(SYSTEM_FOLDER, ""), ...rest].map(itemOf);
