@@ -1,5 +1,5 @@
 /**
- * Asking people: where calls and servers' questions wait for a decision, in this process
+ * Asking people: calls and servers' questions wait for a decision in this process
  * (`ApprovalChannel`, `ElicitationChannel`), in another one (`ApprovalClient`), or on a web page.
  *
  * @module

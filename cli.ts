@@ -39,7 +39,7 @@ async function findHome(): Promise<void> {
   try {
     Deno.env.set("HOME", userInfo().homedir);
   } catch {
-    // The system does not know this user: what needs a home says so.
+    // The system does not know this user: whatever needs a home reports that.
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * Tool calls without a kernel of ipybox's: MCP servers, the approval of calls to them, and a server
- * for kernels that make such calls.
+ * Tool calls without ipybox's own kernel: MCP servers, the approval of calls to them, and a server
+ * for kernels that make calls.
  *
  * @module
  */

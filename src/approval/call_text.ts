@@ -14,7 +14,7 @@ interface CallName {
   readonly toolName: string;
 }
 
-/** Everything of a call that runs. */
+/** The parts of a call that determine what runs. */
 interface CallContent extends CallName {
   readonly kind: string;
   readonly arguments: ExactObject;
@@ -25,7 +25,9 @@ interface RequestText extends Omit<CallContent, "arguments"> {
   readonly argumentsJson: string;
 }
 
-/** Formats a call as Python would, and escapes all that could mislead a terminal or a reader. */
+/**
+ * Formats a call as Python would, and escapes everything that could mislead a terminal or a reader.
+ */
 export function describeCall(call: CallContent): string {
   const named: string[] = [];
   const others: string[] = [];
@@ -75,8 +77,8 @@ export function visible(text: string): string {
 }
 
 /**
- * Quotes text of code or a server within a text for a person, so that it cannot pass for ours and
- * nothing in it is hidden.
+ * Quotes text from code or a server within a text for a person, so that it cannot pass for ours and
+ * hides nothing.
  *
  * Each line begins with four spaces and a mark. Markdown renders that as a code block: comments, links
  * and quotes in it have no effect, and nothing in it can end the block.
@@ -187,12 +189,14 @@ export function isIdOf(id: string, call: CallContent): boolean {
   return hash === undefined || hash === callHash(call);
 }
 
-/** The hash of everything that runs: kind, server, tool, and the arguments as sent. */
+/**
+ * The hash of everything that determines what runs: kind, server, tool, and the arguments as sent.
+ */
 export function callHash({ kind, serverName, toolName, arguments: args }: CallContent): string {
   return sha256(stringifyExact([kind, serverName, toolName, args]));
 }
 
-/** The largest call that a person is asked about, as bytes of JSON: more than anyone reads. */
+/** The largest call to ask a person about, in bytes of JSON: more than anyone reads. */
 export const MAX_SHOWN_BYTES: number = 256 * 1024;
 
 /** Whether a call is too large to show to a person. */

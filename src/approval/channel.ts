@@ -15,18 +15,18 @@ export interface ApprovalWaitOptions
   extends Pick<ApprovalRequestOptions, "scopes" | "pattern" | "check"> {
   /** Withdraws the request when its call ends. */
   signal?: AbortSignal;
-  /** Is asked instead of the attached approver. */
+  /** The approver to ask instead of the attached one. */
   approver?: Approver;
-  /** Resolves once the decision counts for other requests, too, as far as it decides them. */
+  /** Resolves once the decision also counts for the other requests that it decides. */
   taken?: Promise<void>;
 }
 
 /**
- * Passes calls that need approval to the attached approver or, if there is none, to
- * its fallback. Others may watch, and decide too: the first decision counts.
+ * Passes calls that need approval to the attached approver or, without one, to the fallback.
+ * Watchers can decide, too: the first decision counts.
  *
- * It fails closed: without approver and fallback, when the time is up, when the one that was asked
- * leaves or throws, the call is refused, and the refusal says why.
+ * It fails closed: if there is no approver or fallback, the time is up, or the approver is detached
+ * or throws, the call is refused with the reason.
  *
  * @example
  * ```ts
@@ -49,13 +49,13 @@ export class ApprovalChannel extends QuestionQueue<ApprovalRequest, ApprovalResp
    *
    * @param call The call to decide on.
    * @param options What withdraws the request, and how it can be decided.
-   * @returns The decision, or the reason there is none. Never rejects.
+   * @returns The decision, or why nobody made one. Never rejects.
    */
   async request(call: ApprovalCall, options: ApprovalWaitOptions = {}): Promise<ApprovalResponse> {
     using span = startSpan("approval", { attributes: { "ipybox.approval.kind": call.kind } });
     const { signal, approver: instead, scopes, pattern, check, taken } = options;
     const onAnswer = async () => {
-      await taken; // or the approver would be asked what this decision is about to decide
+      await taken; // or the approver would be asked about calls that this decision covers
       return true;
     };
     const request = new ApprovalRequest(call, { scopes, pattern, check, onAnswer });

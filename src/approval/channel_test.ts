@@ -33,7 +33,7 @@ Deno.test("ApprovalChannel gives each request its own answer, whatever the order
   assertEquals(new Set(asked.map(({ id }) => id)).size, 3);
 });
 
-Deno.test("ApprovalChannel tells how many requests are pending", async () => {
+Deno.test("ApprovalChannel reports how many requests are pending", async () => {
   const channel = new ApprovalChannel();
   const seen: number[] = [];
   using _watch = channel.onPendingChange((pending) => seen.push(pending));

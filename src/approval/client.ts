@@ -94,9 +94,9 @@ export class ApprovalClient implements AsyncDisposable {
   /**
    * Connects to a tool server and becomes its approver.
    *
-   * @param options Its address, its token, and who decides.
+   * @param options The server's address and token, and the handlers that decide.
    * @returns The connected client.
-   * @throws {Error} It cannot be reached, the token is wrong, or another approver stays.
+   * @throws {Error} It cannot be reached, the token is wrong, or another approver stays connected.
    */
   static async connect(options: ApprovalClientOptions): Promise<ApprovalClient> {
     const { token, onQuestion, connectTimeoutMs = 10_000 } = options;

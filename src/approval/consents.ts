@@ -16,17 +16,17 @@ export interface ConsentStore {
 
 /** Options of {@linkcode Consents}. */
 interface ConsentsOptions {
-  /** Stores consents that always count; without it, there are none. */
+  /** Stores the consents that outlive the process; without it, none do. */
   readonly store?: ConsentStore;
   /** Formats a call for people, without secrets. */
   readonly describe?: (call: ApprovalCall) => string;
-  /** Proposes patterns and judges by them; without it, there are none. */
+  /** Proposes patterns and judges calls by them; without it, none are proposed. */
   readonly patterns?: PatternJudge;
-  /** Receives decisions that cannot be remembered. */
+  /** Receives warnings about decisions that cannot be remembered. */
   readonly log?: Logger;
 }
 
-/** The consent that applies to a call, if there is one. */
+/** The consent that applies to a call, if any. */
 type Recollection =
   | {
     readonly decision: "allow" | "deny";
@@ -55,7 +55,10 @@ const MAX_REMEMBERED = 1000;
 /** The most changes to list. */
 const MAX_CHANGES = 20;
 
-/** The remembered decisions. Each is bound to properties of the server and the tool, and lapses with these. */
+/**
+ * The remembered decisions. Each is bound to properties of the server and tool, and lapses when
+ * they change.
+ */
 export class Consents {
   readonly #options: ConsentsOptions;
   readonly #log: Logger;
@@ -146,7 +149,7 @@ export class Consents {
   async remember(decided: Decided, remember: Remember, cell: Cell | undefined): Promise<void> {
     const { match } = remember;
     if (match === "arguments" && isTooLargeToShow(decided.call)) {
-      // Without a hash of its arguments, it would count for any
+      // Without a hash of its arguments, it would apply to any arguments
       this.#log.warn(
         "These arguments are too large to remember: the decision applies to one call only",
       );
@@ -179,7 +182,7 @@ export class Consents {
     await Promise.all([...this.#watchers].map((watcher) => watcher(consent)));
   }
 
-  /** Calls back with each decision that is remembered, and waits for that, until disposed. */
+  /** Calls back with each decision that is remembered, and awaits the callback, until disposed. */
   watch(watcher: (consent: Consent) => Promise<void>): Disposable {
     this.#watchers.add(watcher);
     return { [Symbol.dispose]: () => void this.#watchers.delete(watcher) };

@@ -37,7 +37,7 @@ const FINGERPRINT: readonly FingerprintPart[] = [
 
 const ASKED = call('{"path":"a.txt","n":1}');
 
-/** A call, whether a consent to the tool is for it, and whether one to exactly those arguments is. */
+/** A call, and whether a consent to the tool, or to exactly those arguments, applies to it. */
 const CALLS: readonly (readonly [call: ApprovalCall, tool: boolean, exact: boolean])[] = [
   [ASKED, true, true],
   [call('{"n":1,"path":"a.txt"}'), true, true],
@@ -74,7 +74,7 @@ const [COMMAND, TOKEN, DESCRIPTION, PATH] = FINGERPRINT as [
   FingerprintPart,
 ];
 
-/** What server and tool are like now, and what people are told. */
+/** The current server and tool, and the changes that people see. */
 const CHANGES:
   readonly (readonly [fingerprint: readonly FingerprintPart[], changes: readonly string[]])[] = [
     [FINGERPRINT, []],
@@ -145,7 +145,7 @@ Deno.test("a consent keeps no secrets, and the same ones do not look the same", 
   assert(one.arguments !== other.arguments);
 });
 
-/** A store in memory, which may be told to fail. */
+/** A store in memory, which can be set to fail. */
 class MemoryStore implements ConsentStore {
   all: Consent[] = [];
   broken = false;
@@ -159,7 +159,7 @@ class MemoryStore implements ConsentStore {
   }
 }
 
-/** A gate whose approver answers as it is told, and what was asked and decided. */
+/** A gate with an approver that gives preset answers, and its requests and decisions. */
 class TestGate {
   readonly store = new MemoryStore();
   readonly errors: string[] = [];
@@ -435,7 +435,7 @@ for (const scope of ["session", "always"] as const) {
   });
 }
 
-Deno.test("what cannot be kept counts once, and the log is told", async () => {
+Deno.test("a decision that cannot be kept counts once, and a warning is logged", async () => {
   const gate = new TestGate();
   gate.store.broken = true;
   gate.remember("always");

@@ -12,7 +12,10 @@ export interface DiffLine {
 /** Above this product of numbers of lines, all changed lines are old ones, then new ones. */
 const MAX_PAIRS = 250_000;
 
-/** Compares two texts by lines. The lines that are not `"+"` make up `before`, those not `"-"` `after`. */
+/**
+ * Compares two texts by lines. All lines but `"+"` make up `before`; all lines but `"-"` make up
+ * `after`.
+ */
 export function lineDiff(before: string, after: string): DiffLine[] {
   const [old, now] = [linesOf(before), linesOf(after)];
   const shorter = Math.min(old.length, now.length);
@@ -31,11 +34,11 @@ function linesOf(text: string): string[] {
   return text.match(/[^\n]*\n|[^\n]+$/g) ?? [];
 }
 
-/** Keeps as many lines as it can, by their longest common subsequence. */
+/** Keeps as many lines as possible: their longest common subsequence. */
 function changesBetween(old: readonly string[], now: readonly string[]): DiffLine[] {
   const isComparable = old.length * now.length <= MAX_PAIRS;
   const width = now.length + 1;
-  // How many lines the rests have in common, from each line of both.
+  // How many lines the remainders have in common, from each pair of lines.
   const common = new Uint32Array(isComparable ? (old.length + 1) * width : 0);
   const at = (i: number, j: number) => common[i * width + j] ?? 0;
   if (isComparable) {
@@ -68,7 +71,7 @@ function changesBetween(old: readonly string[], now: readonly string[]): DiffLin
 const OLD = /^(old)([_-]?(?:text|string|str|content|code))$/i;
 const NEW_OF = new Map([["old", "new"], ["Old", "New"], ["OLD", "NEW"]]);
 
-/** Old and new text in one object, by the names that they have there. */
+/** Old and new text in one object, with their names in it. */
 interface Edit {
   readonly before: readonly [name: string, text: string];
   readonly after: readonly [name: string, text: string];
@@ -86,7 +89,7 @@ function editsIn(object: ExactObject): Edit[] {
   });
 }
 
-/** The members of an object, with old and new text together in the place of the old one. */
+/** The members of an object, with old and new text together in place of the old text. */
 export function withEdits(
   object: ExactObject,
 ): (Edit | readonly [name: string, value: ExactJson])[] {
@@ -97,21 +100,23 @@ export function withEdits(
     .map((entry) => byName.get(entry[0]) ?? entry);
 }
 
-/** Whether there is old and new text anywhere in a value. */
+/** Whether a value contains old and new text anywhere. */
 export function hasEdits(value: ExactJson): boolean {
   if (isExactList(value)) return value.some(hasEdits);
   return isExactObject(value) &&
     (editsIn(value).length > 0 || Object.values(value).some(hasEdits));
 }
 
-/** A row of arguments that are shown on several. */
+/** One of the rows that show arguments. */
 export interface ArgumentRow {
   readonly change: DiffLine["change"] | undefined;
-  /** The row, with its indentation; as Python would write it, but for the names of edited texts. */
+  /**
+   * The row with its indentation, as Python would write it except for the names of edited texts.
+   */
   readonly text: string;
 }
 
-/** Formats an argument: in one row, or with the differences of edited texts, a line in each. */
+/** Formats arguments, each in one row, or edited texts as differences with a row for each line. */
 export function argumentRows(args: ExactObject): ArgumentRow[] {
   return memberRows(args, "  ", describeArgument);
 }

@@ -24,11 +24,13 @@ export interface GateDecision {
 export interface DecideOptions extends Omit<ApprovalWaitOptions, "scopes" | "pattern" | "taken"> {
   /** Returns the fingerprint of server and tool that consents are bound to; without it, neither can change. */
   readonly fingerprint?: () => readonly FingerprintPart[];
-  /** A person's earlier decision on this very call, which could not be sent then. */
+  /** A person's earlier decision on this same call, which could not be sent at the time. */
   readonly earlier?: GateDecision | undefined;
 }
 
-/** Decides on calls by the policy, and if it says `"ask"`, by a remembered decision or the approver. */
+/**
+ * Decides on calls: by the policy or, if it says `"ask"`, by a remembered decision or the approver.
+ */
 export class ApprovalGate {
   /** The remembered decisions. */
   readonly consents: Consents;

@@ -160,14 +160,19 @@ export class CallSpans implements CallObserver {
   }
 }
 
-/** More of a line than is needed to find it. */
+/** The most characters of a line: more than are needed to find it. */
 const MAX_LINE = 500;
-/** More code than a person would read: every waiting or recorded request contains it. */
+/**
+ * The most characters of code, since every waiting or recorded request contains it: more than a
+ * person reads.
+ */
 const MAX_CODE = 20_000;
 /** Only the first lines can be found; nobody writes more. */
 const MAX_LINES = 100_000;
 
-/** An execution whose code makes calls. Threads that it leaves may call after it has ended. */
+/**
+ * An execution whose code makes calls. Threads that it leaves behind may call after it has ended.
+ */
 export class Cell implements Disposable {
   /** Runs a function within the execution's span, which is the current one. */
   readonly within: Within = captureTrace();
@@ -203,7 +208,7 @@ export class Cell implements Disposable {
     };
   }
 
-  /** Ends the execution: none of its lines calls any more. */
+  /** Ends the execution: none of its lines makes calls any more. */
   [Symbol.dispose](): void {
     void this.codeHash; // tasks that it left running are still its code
     this.#code = undefined;

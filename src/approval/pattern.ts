@@ -25,7 +25,7 @@ export interface PatternJudge {
   ): boolean;
 }
 
-/** Describes a pattern. Names, folders and URLs in it are those of a call or of a file. */
+/** Describes a pattern. Names, folders and URLs in it come from a call or a file. */
 export function patternText({ arguments: tests = {}, command }: Pattern): string {
   if (command !== undefined) return `any command like \`${command}\``;
   const values = Object.entries(tests).map(([pointer, test]) => {

@@ -212,7 +212,7 @@ export class QuestionQueue<Asked extends Question<Answer>, Answer> {
    * @param fallback Called with each question while nobody is attached.
    * @param farewell Returns why its questions are withdrawn then, in words for the calling code.
    * @returns Disposing it detaches the fallback.
-   * @throws {Error} There is another fallback.
+   * @throws {Error} Another fallback is set.
    */
   setFallback(
     fallback: (question: Asked) => void | Promise<void>,

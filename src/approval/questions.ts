@@ -204,8 +204,8 @@ const MAX_OPEN = 10;
 
 /**
  * Passes the questions of MCP servers to a person: through a handler in this process, a client in
- * another process, or the approval page. If there is none, or too many questions of a server are
- * open, questions are declined.
+ * another process, or the approval page. If nobody can be asked, or too many questions of a server
+ * are open, questions are declined.
  */
 export class ElicitationChannel extends QuestionQueue<ElicitationRequest, ElicitationAnswer> {
   /**

@@ -72,8 +72,8 @@ export interface CallServer {
 }
 
 /**
- * The line of the running code that called. The text is the host's own copy; the line number comes
- * from the code in the kernel, which may lie.
+ * The line of the running code that made the call. The text is the host's copy; the line number
+ * comes from the code in the kernel, which may lie.
  */
 export interface CallSource {
   /** The line's number, from 1. */
@@ -82,7 +82,7 @@ export interface CallSource {
   readonly text: string;
   /** The tools that the code names, such as `"github.create_issue"`. It may call others. */
   readonly names?: readonly string[];
-  /** The whole code, from the host's own copy; of long code, the beginning and its length. */
+  /** The whole code, from the host's copy; for long code, the beginning and its length. */
   readonly code?: string;
 }
 
@@ -93,16 +93,16 @@ export interface CallSource {
 export type RememberScope = "cell" | "session" | "always";
 
 /**
- * The calls that a decision applies to: all calls of the tool, those that the request's pattern
- * describes, or those with exactly these arguments.
+ * The calls that a decision applies to: all calls of the tool, calls that match the request's
+ * pattern, or calls with exactly these arguments.
  */
 export type RememberMatch = "tool" | "pattern" | "arguments";
 
 /** How to remember a decision. */
 export interface Remember {
-  /** For how long. */
+  /** How long to remember it. */
   readonly scope: RememberScope;
-  /** For which calls. */
+  /** The calls that it applies to. */
   readonly match: RememberMatch;
 }
 
@@ -185,7 +185,7 @@ export class ApprovalRequest extends Question<ApprovalResponse> {
   readonly toolArgs: JsonObject;
   /** The arguments as the JSON text that is sent. */
   readonly argumentsJson: string;
-  /** The server's hints about the tool, if there are any. They prove nothing. */
+  /** The server's hints about the tool, if any. They prove nothing. */
   readonly annotations: ToolAnnotations | undefined;
   /** The tool call's id, which its progress events contain too; absent for shell commands. */
   readonly callId: string | undefined;
@@ -278,7 +278,7 @@ export class ApprovalRequest extends Question<ApprovalResponse> {
   /**
    * Withdraws the request, as when its call ends or nobody can be asked. An approver rejects instead.
    *
-   * @param refusal What happens to the call.
+   * @param refusal The reason, and the error of the call.
    */
   override withdraw(refusal: Refusal): void {
     this.takeBack(refusal, refusal.reason);

@@ -126,7 +126,9 @@ const decision = z.union([
   z.strictObject({
     approved: z.literal(true),
     arguments: exactObject.optional(),
-    /** Instead of these, from pages: texts as they are, and all other arguments as JSON text. */
+    /**
+     * Used by pages instead of `arguments`: texts as they are, all other arguments as JSON text.
+     */
     edited: z.strictObject({ texts: z.record(z.string(), z.string()), json: z.string() })
       .optional(),
     remember: remember.optional(),

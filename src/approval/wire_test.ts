@@ -33,7 +33,7 @@ function question(): ElicitationRequest {
   return new ElicitationRequest({ serverName: "s", callId: "c" }, asked, { id: "1" });
 }
 
-/** Answers a request by a result's JSON text; gives what came of it. */
+/** Answers a request with a result's JSON text; returns the outcome. */
 async function answered(asked: PersonRequest, result: string): Promise<unknown> {
   const answer = parseAnswer(`{"jsonrpc":"2.0","id":"1","result":${result}}`);
   assertEquals(answer?.id, "1");

@@ -78,7 +78,7 @@ export class ApprovalApi {
     }
   }
 
-  /** Closes the approval WebSockets, and those of pages. */
+  /** Closes the WebSockets of approvers and pages. */
   async close(): Promise<void> {
     await Promise.all([this.#pages.close(), this.#sockets.close()]);
   }
@@ -154,10 +154,12 @@ const IDLE_S = 30;
 /** The client ends the connection if a message is longer. */
 const MAX_FRAME_CHARACTERS = 15 * 2 ** 20;
 
-/** The desks where a person's answers are awaited: for calls that need approval, and for questions of MCP servers. */
+/** The channels on which calls wait for approval, and MCP servers' questions for answers. */
 type Desks = Pick<ToolRunner, "channel" | "elicitations">;
 
-/** Makes a WebSocket the approver, and if it offers that, the answerer of questions, until it closes. */
+/**
+ * Makes a WebSocket the approver and, if it offers to, the answerer of questions, until it closes.
+ */
 async function upgradeApprover(
   request: Request,
   { channel, elicitations }: Desks,
@@ -189,7 +191,7 @@ async function upgradeApprover(
   }
 }
 
-/** Waits until nobody is attached at any of the desks. */
+/** Waits until nobody is attached to any of the channels. */
 async function turn(desks: readonly (Desks["channel"] | Desks["elicitations"])[]): Promise<void> {
   const signal = AbortSignal.timeout(TURN_MS);
   try {

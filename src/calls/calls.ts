@@ -38,15 +38,18 @@ export interface ToolCall {
   readonly source?: CallSource;
 }
 
-/** A journal's entry for a running call. It follows the call's steps, and writes them down. */
+/** A journal's entry for a running call. It follows the call's steps, and records them. */
 export interface JournalEntry extends CallObserver {
   /** The call's id, which was made in the kernel. */
   readonly id: string;
-  /** When the call was first asked for, if that was before. */
+  /** When the call was first requested, if it has been repeated. */
   readonly askedAt: Date | undefined;
   /** Throws if the call may have been sent before. */
   requireUnsent(): void;
-  /** A person's decision from before the call could be sent. One on another target does not count. */
+  /**
+   * A person's decision from before the call could be sent. A decision on another target does not
+   * count.
+   */
   decisionFor(target: CallTarget | undefined): GateDecision | undefined;
 }
 
@@ -71,7 +74,7 @@ export interface CatalogCall {
 /** Options of {@linkcode Calls}. */
 interface CallsOptions extends ServersOptions {
   readonly registry: ServerRegistry;
-  /** The connections to them. */
+  /** The connections to the servers. */
   readonly pool: McpPool;
   /** Decides on each call. */
   readonly gate: ApprovalGate;
@@ -108,7 +111,7 @@ interface ServerRequest<T> {
   readonly findTool?: () => Promise<Tool | undefined>;
   /** Returns the problem with edited arguments. Without it, only the server checks them. */
   readonly check?: (edited: ExactObject) => string | undefined;
-  /** Sends the request, if `compare`, given the tool as it is then, does not throw. */
+  /** Sends the request, unless `compare` throws for the tool's current definition. */
   readonly send: (
     args: ExactObject,
     observed: ObservedCall,
@@ -127,7 +130,7 @@ const MAX_NOTES = 20;
 /** Makes calls. Each is decided on and audited before it is sent, and sent exactly as it was shown. */
 export class Calls {
   readonly #options: CallsOptions;
-  /** The servers whose note on their files was already given. */
+  /** The servers with a note on their files already. */
   readonly #noted = new Set<string>();
   #notes: string[] = [];
   #cell: Cell | undefined;
@@ -310,7 +313,7 @@ export class Calls {
     });
   }
 
-  /** Notes where a file is that code cannot read, once for each server. */
+  /** Notes the location of a file that code cannot read, once for each server. */
   async #noteOwnFile(serverName: string, result: ToolResult): Promise<void> {
     if (this.#noted.has(serverName)) return;
     const { pool } = this.#options;
@@ -326,7 +329,7 @@ export class Calls {
     );
   }
 
-  /** Explains the failure of a call of a tool that the server does not list. */
+  /** Explains the failure of a call if the server does not list its tool. */
   #withoutTool(serverName: string, toolName: string, error: unknown): unknown {
     if (!(error instanceof ToolCallError)) return error;
     const { type, message, details } = error;
@@ -402,7 +405,7 @@ function takenBy(tool: Tool): ReadonlySet<string> | undefined {
   );
 }
 
-/** Those of the protocol: a server can add others with names of any length. */
+/** The protocol's annotations: a server can add others with names of any length. */
 const ANNOTATIONS: readonly string[] = [
   "title",
   "readOnlyHint",
@@ -433,7 +436,7 @@ function problemOf(check: () => unknown): string | undefined {
   }
 }
 
-/** An approval is for the tool as its server described it then. */
+/** Throws if a tool changed: the approval was for the tool as its server described it. */
 function requireSameTool(serverName: string, shown: Tool, current: Tool | undefined): void {
   if (current === shown || current !== undefined && toolHash(current) === toolHash(shown)) return;
   const name = quoted(shown.name.slice(0, 100));
@@ -441,7 +444,7 @@ function requireSameTool(serverName: string, shown: Tool, current: Tool | undefi
   throw new ToolCallError("cancelled", message);
 }
 
-/** An approval is for the server as it was registered then. */
+/** Throws if a server changed: the approval was for the server as it was registered. */
 function requireSameServer(
   serverName: string,
   shown: ServerParams,

@@ -42,7 +42,7 @@ export function requireMethod(request: Request, method: string): void {
   if (request.method !== method) throw new Refused(405, `Use ${method}`);
 }
 
-/** Refuses requests whose body is not declared as JSON, as those of web forms are not. */
+/** Refuses requests whose body is not declared as JSON, such as those of web forms. */
 function requireJson(request: Request): void {
   const type = request.headers.get("content-type")?.split(";", 1)[0]?.trim().toLowerCase();
   if (type !== "application/json") throw new Refused(415, "Use Content-Type: application/json");
@@ -77,20 +77,23 @@ async function readBody(request: Request, maxBytes: number): Promise<Uint8Array>
   });
 }
 
-/** The declared length of a body. Over HTTP/2 there may be several, joined to a text that is no number. */
+/**
+ * The declared length of a body. Over HTTP/2 there may be several, joined into text that is not a
+ * number.
+ */
 export function declaredLength({ headers }: Request): number | undefined {
   const text = headers.has("transfer-encoding") ? null : headers.get("content-length");
   return text !== null && /^\d{1,15}$/.test(text) ? Number(text) : undefined;
 }
 
-/** Why a body was not read. Where reading fails, its sender has gone. */
+/** The refusal of a body that was not read. If reading failed, its sender has gone. */
 function unread(error: unknown): Refused {
   return error instanceof Refused
     ? error
     : new Refused(400, "The body is cut off", { cause: error });
 }
 
-/** Makes a JSON response that must not be cached or sniffed. */
+/** Creates a JSON response that must not be cached or sniffed. */
 export function jsonResponse(text: string, status = 200): Response {
   const headers = {
     "content-type": "application/json",
@@ -109,6 +112,6 @@ export function tooSlow(): Refused {
 export function tooLarge(maxBytes: number): Refused {
   return new Refused(
     413,
-    `The body exceeds ${maxBytes} bytes: write what is long to a file, and pass its path`,
+    `The body exceeds ${maxBytes} bytes: write long values to a file, and pass its path`,
   );
 }

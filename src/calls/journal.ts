@@ -24,28 +24,28 @@ export interface WaitingCall extends WaitingRequest {
 }
 
 /** An attempt to get the answer to a call: its stream may end before the call does. */
-type Attempt = Pick<IncomingCall, "signal" | "tell">;
+type Attempt = Pick<IncomingCall, "signal" | "push">;
 
-/** Answers that are longer are not kept for another attempt. */
+/** Longer answers are not kept for another attempt. */
 const MAX_ANSWER = 2 ** 20;
-/** Edited arguments that are longer are not kept: such a call is asked about again. */
+/** Longer edited arguments are not kept: the call needs approval again. */
 const MAX_EDITED = 2 ** 16;
-/** How long calls that were sent are waited for at the end. */
+/** How long to wait at the end for calls that were sent. */
 const FAREWELL_MS = 2000;
 
 /**
- * The fate of each call of a durable session, for when its code asks again: after the connection
- * broke, also because the host has been replaced. A call is sent at most once.
+ * The fate of each call of a durable session, for repeated requests: code asks again after the
+ * connection broke, for example because the host was replaced. A call is sent at most once.
  *
  * | state | a repeated id |
  * | --- | --- |
  * | `waiting` | is asked about again |
- * | `decided` | is judged again as things are now, and then sent |
+ * | `decided` | is judged again by current conditions, and then sent |
  * | `sent` | fails with `outcome_unknown` |
  * | `done` | gets the same answer |
  *
- * Each state is written before the action that it announces. If writing fails, so does the action. An answer
- * is written down while code already has it: the call is `sent` until then, so it is not sent again.
+ * Each state is written before the action that it announces. If writing fails, so does the action.
+ * Code gets an answer before it is written: until then, the call is `sent`, and is not sent again.
  */
 export class CallJournal implements Disposable {
   readonly #file: JournalFile;
@@ -58,24 +58,24 @@ export class CallJournal implements Disposable {
     this.#log = limitedLogger(log);
   }
 
-  /** Opens or makes the journal of a session, in a folder that only its host can see. */
+  /** Opens or creates the journal of a session, in a folder that only its host can see. */
   static async open(folder: string, log: Logger = silentLogger): Promise<CallJournal> {
     const file = await JournalFile.open(folder);
     file.claimAll();
     return new CallJournal(file, log);
   }
 
-  /** The calls that wait for a decision, the oldest hundred: also those that wait for a host. */
+  /** The oldest hundred calls that wait for a decision, including those that wait for a host. */
   waiting(): WaitingCall[] {
     return waitingCalls(this.#file.waiting());
   }
 
-  /** The same for a session that another host may have. */
+  /** Like {@linkcode waiting}, for a session that another host may have. */
   static async waitingIn(folder: string): Promise<WaitingCall[]> {
     return waitingCalls(await JournalFile.waitingIn(folder));
   }
 
-  /** Makes a call, joins it if it is under way, or gives its answer, which may be an error. */
+  /** Makes a call, joins it if it is under way, or returns its answer, which may be an error. */
   async once(
     call: JournalledCall,
     attempt: Attempt,
@@ -104,22 +104,25 @@ export class CallJournal implements Disposable {
     return await flight.fly(attempt, make);
   }
 
-  /** Forgets waiting calls that no code asks for any more. Where it does after all, the call is a new one. */
+  /**
+   * Forgets waiting calls that no code asks for any more. If code still does, the call is a new
+   * one.
+   */
   forgetUnasked(): void {
     if (this.#isLeft) return;
     const asked = [...this.#flights.values()].filter(({ isLeft }) => !isLeft).map(({ id }) => id);
     this.#attempt(() => this.#file.forgetWaiting(asked));
   }
 
-  /** Ends all calls for good that were not sent, and cancels the others: their kernel is gone. */
+  /** Ends all unsent calls for good, and cancels the others: their kernel is gone. */
   cancelAll(): void {
-    if (this.#isLeft) return; // they are another host's
+    if (this.#isLeft) return; // they belong to another host
     const cancelled = new ToolCallError("cancelled", "The kernel that called is gone");
     for (const flight of this.#flights.values()) flight.cancel(cancelled);
     this.#attempt(() => this.#file.endUnsent("cancelled", textOf(cancelled)));
   }
 
-  /** Leaves the session to another host. Calls that were sent may end for a moment. */
+  /** Leaves the session to another host. Calls that were sent get a moment to end. */
   async leave(): Promise<void> {
     this.#isLeft = true;
     const flights = [...this.#flights.values()];
@@ -167,7 +170,7 @@ interface FlightOptions {
   /** The file's record of the call. */
   readonly found: CallRecord | undefined;
   readonly log: Logger;
-  /** Writes a step, or fails in words for the code that called. */
+  /** Writes a step, or fails with a message for the calling code. */
   readonly write: <T>(step: () => T) => T;
 }
 
@@ -178,7 +181,7 @@ const decided = z.object({
   edited: z.string().optional(),
 });
 
-/** A call that is made now, for the attempts that wait for it. */
+/** A call in progress, for the attempts that wait for it. */
 class Flight implements JournalEntry {
   readonly call: JournalledCall;
   readonly askedAt: Date | undefined;
@@ -189,7 +192,7 @@ class Flight implements JournalEntry {
   readonly signal: AbortSignal = this.#stop.signal;
   readonly #answer = Promise.withResolvers<string>();
   readonly #over = Promise.withResolvers<void>();
-  /** Resolves, and never rejects, when nothing of it is under way any more. */
+  /** Resolves, never rejects, when the call and its recording have ended. */
   readonly over: Promise<void> = this.#over.promise;
   /** The answer, until it is in the file. */
   #unnoted: string | undefined;
@@ -214,7 +217,10 @@ class Flight implements JournalEntry {
     return this.#step === "left";
   }
 
-  /** Makes the call. The memory of the first attempt is the call's: this ends no earlier. */
+  /**
+   * Makes the call. Its memory counts as the first attempt's, so this ends no earlier than the
+   * call.
+   */
   async fly(attempt: Attempt, make: (entry: Flight) => Promise<string>): Promise<string> {
     const joined = this.join(attempt);
     joined.catch(() => {});
@@ -226,7 +232,7 @@ class Flight implements JournalEntry {
     } catch (error) {
       this.#answer.reject(error);
     }
-    // Code goes on with the answer while it is written down, which takes a twentieth of a fast call.
+    // Code continues while the answer is written, which takes a twentieth of a fast call.
     setImmediate(() => {
       this.note();
       this.#over.resolve();
@@ -246,8 +252,8 @@ class Flight implements JournalEntry {
   }
 
   /** Sends progress to everyone who waits for the answer. */
-  tell(json: string): void {
-    for (const attempt of this.#attempts) attempt.tell(json);
+  push(json: string): void {
+    for (const attempt of this.#attempts) attempt.push(json);
   }
 
   /** Ends it for good. */
@@ -266,7 +272,7 @@ class Flight implements JournalEntry {
     this.#stop.abort(LOST);
   }
 
-  /** Writes the answer down, if there is one that is not in the file yet. */
+  /** Writes the answer, if it is not in the file yet. */
   note(): void {
     const { file, log } = this.#options;
     const answer = this.#unnoted;
@@ -286,7 +292,7 @@ class Flight implements JournalEntry {
     const name = nameOf(this.call);
     log.warn(
       `The outcome of ${name} is unknown: it was sent, and ipybox ended before there was a result. ` +
-        `It is not sent again; look what it has done (call ${this.id})`,
+        `It is not sent again; find out what it has done (call ${this.id})`,
     );
     throw new ToolCallError(
       "outcome_unknown",
@@ -350,7 +356,7 @@ class Flight implements JournalEntry {
 
 function requireSame(known: JournalledCall, asked: JournalledCall): void {
   if (known.hash === asked.hash) return;
-  const message = `${nameOf(asked)} was refused: its id ${asked.id} is that of another call`;
+  const message = `${nameOf(asked)} was refused: its id ${asked.id} belongs to another call`;
   throw new ToolCallError("tool_server_error", message);
 }
 
@@ -374,7 +380,7 @@ function waitingCalls(records: readonly WaitingRecord[]): WaitingCall[] {
   return records.map(({ asked, ...call }) => ({ ...call, since: past(asked) }));
 }
 
-/** A clock that was set back has seen the future. */
+/** A time that is not in the future, in case the clock was set back. */
 function past(time: number): Date {
   return new Date(Math.min(time, Date.now()));
 }

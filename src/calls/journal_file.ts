@@ -4,11 +4,11 @@ import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 
-/** The fields by which a journal identifies a call. */
+/** The fields with which a journal identifies a call. */
 export interface JournalledCall {
   /** The id that was made in the kernel. */
   readonly id: string;
-  /** A hash of all that is asked for. */
+  /** A hash of the whole request. */
   readonly hash: string;
   /** The kind of request, as in `ApprovalRequest.kind`. */
   readonly kind: string;
@@ -17,15 +17,15 @@ export interface JournalledCall {
 }
 
 const record = z.object({
-  /** The hash that it had first. */
+  /** The hash of its first request. */
   hash: z.string(),
   /** Asked about, decided on but not sent, sent but not answered, or over. */
   state: z.enum(["waiting", "decided", "sent", "done"]),
-  /** When it was first asked for, in milliseconds. */
+  /** When it was first requested, in milliseconds. */
   asked: z.int(),
   /** The decision, as JSON. */
   decision: z.string().nullable(),
-  /** The arguments that an approver put in place of the call's, as JSON. */
+  /** The arguments as edited by an approver, as JSON. */
   edited: z.string().nullable(),
   /** How it ended. */
   status: z.string().nullable(),
@@ -41,7 +41,7 @@ const waitingCall = z.object({
   kind: z.string(),
   serverName: z.string(),
   toolName: z.string(),
-  /** When it was first asked for, in milliseconds. */
+  /** When it was first requested, in milliseconds. */
   asked: z.int(),
 });
 
@@ -72,23 +72,23 @@ const TABLE = `CREATE TABLE calls (
 /** How many calls are kept, and how much of their answers, before the oldest are forgotten. */
 const KEPT_CALLS = 4096;
 const KEPT_ANSWERS = 32 * 2 ** 20;
-/** After so many calls, or so many bytes of answers, old records are removed. */
+/** The new calls, and the bytes of new answers, after which old records are removed. */
 const PRUNE_CALLS = 256;
 const PRUNE_ANSWERS = 8 * 2 ** 20;
-/** No file grows beyond this, whatever happens. */
+/** The hard limit on the size of a file. */
 const MAX_BYTES = 128 * 2 ** 20;
 const PAGE_BYTES = 4096;
-/** How long another host may hold the file. */
+/** How long to wait for a file that another host holds. */
 const BUSY_MS = 500;
 
 /**
- * The file in which a session's calls are written down, in the order of their first row: no clock
- * counts. Several hosts may have it open. Each step is taken only by the one that has claimed the call
- * last, so of two hosts that both hold a call at most one sends it.
+ * The file that records a session's calls, in the order of their first row, regardless of clocks.
+ * Several hosts may have it open. Only the host that last claimed a call takes its steps, so of two
+ * hosts that both hold a call at most one sends it.
  *
- * Each step is with the system before it is followed by another, and survives the end of this process.
+ * The system has each step before the next one begins, so it survives the end of this process.
  * Waiting for the disk would take longer than the call, and gain nothing: the end of the machine ends
- * the kernel too, so nobody is left to ask again.
+ * the kernel too, so no code is left to ask again.
  */
 export class JournalFile implements Disposable {
   readonly path: string;
@@ -109,7 +109,7 @@ export class JournalFile implements Disposable {
     try {
       await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
       await makePrivate(path);
-      // Only here: Node has it since version 22, and no other session needs it.
+      // Imported only here: Node has it since version 22, and no other session needs it.
       const { DatabaseSync } = await import("node:sqlite");
       const database = new DatabaseSync(path);
       try {
@@ -161,7 +161,7 @@ export class JournalFile implements Disposable {
     return record.optional().parse(this.#statement("SELECT * FROM calls WHERE id = ?").get(id));
   }
 
-  /** Notes a decision. `false` where another host has the call. */
+  /** Records a decision. Returns `false` if another host has the call. */
   decide(id: string, decision: string, edited: string | null): boolean {
     return this.#run(
       "UPDATE calls SET state = 'decided', decision = ?, edited = ?, changed = ? " +
@@ -174,7 +174,9 @@ export class JournalFile implements Disposable {
     );
   }
 
-  /** Notes that a call is sent, and its decision. `false` where another host has the call. */
+  /**
+   * Records that a call is sent, and its decision. Returns `false` if another host has the call.
+   */
   send(id: string, decision: string | null = null): boolean {
     return this.#run(
       "UPDATE calls SET state = 'sent', decision = ifnull(?1, decision), changed = ? " +
@@ -213,12 +215,12 @@ export class JournalFile implements Disposable {
     );
   }
 
-  /** Claims all calls that were not sent: the host before has gone, or has been detached. */
+  /** Claims all calls that were not sent: the previous host has gone, or has been detached. */
   claimAll(): void {
     this.#run("UPDATE calls SET claim = ? WHERE state IN ('waiting', 'decided')", this.#claim);
   }
 
-  /** Forgets calls on which nobody has decided, but those, and those that another host has by now. */
+  /** Forgets undecided calls, except the given ones and those that another host has by now. */
   forgetWaiting(but: readonly string[]): void {
     this.#run(
       "DELETE FROM calls WHERE state = 'waiting' AND claim = ? " +
@@ -228,12 +230,12 @@ export class JournalFile implements Disposable {
     );
   }
 
-  /** The calls on which nobody has decided, the oldest first, at most a hundred. */
+  /** The undecided calls, oldest first, at most a hundred. */
   waiting(): WaitingRecord[] {
     return z.array(waitingCall).parse(this.#statement(WAITING).all());
   }
 
-  /** The same for a file that another process has open. */
+  /** Like {@linkcode waiting}, for a file that another process has open. */
   static async waitingIn(folder: string): Promise<WaitingRecord[]> {
     const { DatabaseSync } = await import("node:sqlite");
     const path = pathIn(folder);
@@ -267,7 +269,7 @@ export class JournalFile implements Disposable {
     );
   }
 
-  /** Whether anything was changed. */
+  /** Runs a statement. Returns whether it changed anything. */
   #run(sql: string, ...values: readonly SQLInputValue[]): boolean {
     return this.#statement(sql).run(...values).changes > 0;
   }
@@ -281,7 +283,7 @@ function pathIn(folder: string): string {
   return join(folder, "calls.db");
 }
 
-/** SQLite would make the file, and those beside it, readable for others. */
+/** Creates the file as private: SQLite would make it, and those beside it, readable by others. */
 async function makePrivate(path: string): Promise<void> {
   try {
     (await Deno.open(path, { createNew: true, write: true, mode: 0o600 })).close();

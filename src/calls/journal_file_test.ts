@@ -97,7 +97,7 @@ Deno.test("Answers are counted in bytes, whatever their script", async () => {
   assert(size < 64 * 2 ** 20, `${size} bytes`);
 });
 
-/** What may be where a journal is expected. */
+/** Files that may be in the place of a journal. */
 const UNUSABLE: Readonly<Record<string, (path: string) => Promise<void> | void>> = {
   "file is not a database": (path) => Deno.writeTextFile(path, "{}".repeat(1000)),
   "it was written by a newer version of ipybox": (path) => sql(path, "PRAGMA user_version = 99"),
@@ -180,7 +180,7 @@ Deno.test("A clock that was set back makes no call wait from the future", async 
   using journal = await CallJournal.open(folder.path);
   const [waiting] = journal.waiting();
   assert(waiting !== undefined && waiting.since <= new Date(), `${waiting?.since}`);
-  const attempt = { signal: new AbortController().signal, tell() {} };
+  const attempt = { signal: new AbortController().signal, push() {} };
   const askedAt = await journal.once(call, attempt, (entry) => Promise.resolve(`${entry.askedAt}`));
   assert(new Date(askedAt) <= new Date(), askedAt);
 });

@@ -22,7 +22,7 @@ class Caller {
   times = 0;
 
   ask(journal: CallJournal): Promise<string> {
-    const answer = journal.once(call, { signal: this.gone.signal, tell() {} }, async (entry) => {
+    const answer = journal.once(call, { signal: this.gone.signal, push() {} }, async (entry) => {
       const asked = { kind: call.kind, serverName: "s", toolName: "t", arguments: {} };
       const observed = new ObservedCall(asked, [], { entry });
       return await observed.run(async () => {
@@ -121,7 +121,7 @@ Deno.test("Calls that no code asks for are forgotten, but not those that it wait
   using journal = await CallJournal.open(folder.path);
   old.forgetUnasked(); // they are the next host's
   const decided = Promise.withResolvers<string>();
-  const attempt = { signal: new AbortController().signal, tell() {} };
+  const attempt = { signal: new AbortController().signal, push() {} };
   const answer = journal.once(call, attempt, () => decided.promise);
   assertEquals((await CallJournal.waitingIn(folder.path)).length, 2);
   journal.forgetUnasked();

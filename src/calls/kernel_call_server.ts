@@ -30,7 +30,7 @@ export interface IncomingCall {
   /** Reads and parses the body. Its memory counts until the call is answered. */
   readBody<T>(parse: (body: Uint8Array) => T): Promise<T>;
   /** Sends JSON ahead of the answer. A caller that does not read fast enough misses some. */
-  tell(json: string): void;
+  push(json: string): void;
 }
 
 /** Aborts calls whose stream ended: in a durable session, the caller may ask again. */
@@ -48,8 +48,8 @@ const FAREWELL_MS = 2000;
  * may follow on the same stream, which takes a quarter less time than on a new one. Any other input
  * ends the stream, and the end of the stream cancels the call. Disposing the server ends all streams.
  *
- * Each kernel has its own token: that of an earlier kernel is refused, even if a process of that
- * kernel survived.
+ * Each kernel has its own token: an earlier kernel's is refused, even if a process of that kernel
+ * survived.
  */
 export class KernelCallServer implements AsyncDisposable {
   readonly #options: KernelCallServerOptions;
@@ -100,7 +100,7 @@ export class KernelCallServer implements AsyncDisposable {
     this.#streams.delete(calls);
   }
 
-  /** Makes a new token for a new kernel, and ends all streams, which cancels their calls. */
+  /** Creates a new token for a new kernel, and ends all streams, which cancels their calls. */
   renew(): string {
     this.#token = randomToken();
     for (const stream of this.#streams.keys()) stream.close();
@@ -183,7 +183,7 @@ class CallStream {
     }
   }
 
-  /** Ends the stream, after the answer to a call that has arrived whole. */
+  /** Ends the stream, after the answer to a call that has arrived completely. */
   end(): void {
     this.#ending = true;
     if (this.#call?.hasCome !== true) this.close();
@@ -264,8 +264,8 @@ class ServedCall implements IncomingCall, Disposable {
     return parse(body);
   }
 
-  tell(json: string): void {
-    if (this.#state === "whole" && !this.signal.aborted) this.#options.outgoing.tell(lineOf(json));
+  push(json: string): void {
+    if (this.#state === "whole" && !this.signal.aborted) this.#options.outgoing.push(lineOf(json));
   }
 
   /** Answers. Throws {@linkcode Refused} if no other call may follow on the stream. */
@@ -328,7 +328,7 @@ class Outgoing {
   }
 
   /** Sends a line ahead of an answer, unless too much is unread. */
-  tell(line: Uint8Array): void {
+  push(line: Uint8Array): void {
     if (this.#unread + line.length > MAX_UNREAD) return;
     this.#unread += line.length;
     // If writing fails, the caller is gone, which reading notices.
@@ -346,14 +346,14 @@ class Outgoing {
 /** The longest first line of a call, in bytes. */
 export const MAX_HEAD = 4096;
 const LINE_FEED = 10;
-/** The limit on reading input that is discarded. */
+/** The most input to read and discard. */
 const DISCARD_BYTES = 2 ** 28;
 
 const NOTHING = new Uint8Array(0);
 
 /**
- * Reads input from a stream: no more than asked for. There is no time limit: code that is slow keeps one of its
- * own streams.
+ * Reads input from a stream: no more than asked for. There is no time limit: slow code only
+ * occupies one of its own streams.
  */
 class Incoming {
   readonly #stream: ByteStream;
@@ -461,7 +461,9 @@ class CallMemory {
     return length <= SMALL_BODY ? FREE : await this.#bodies.acquire(signal, length);
   }
 
-  /** Waits until a body may be parsed, with all other shares in hand: calls never wait in a circle. */
+  /**
+   * Waits until a body may be parsed, while holding all other shares, so that calls never deadlock.
+   */
   async forCall(body: Uint8Array, signal: AbortSignal): Promise<Disposable> {
     if (body.length * (PER_BYTE + PER_VALUE) <= SMALL_REQUEST) return FREE;
     const { values } = measureJson(body);
@@ -471,7 +473,7 @@ class CallMemory {
     return await this.#requests.acquire(signal, cost);
   }
 
-  /** Takes the memory of an answer, until the code in the kernel has read it. */
+  /** Reserves memory for an answer, until the code in the kernel has read it. */
   forAnswer(length: number): Disposable | undefined {
     return length <= SMALL_BODY ? FREE : this.#answers.tryAcquire(length);
   }

@@ -12,7 +12,7 @@ import {
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/** Answers with what was asked. */
+/** Answers with the call itself. */
 async function echo(call: IncomingCall): Promise<string> {
   try {
     const body = await call.readBody((bytes) => decoder.decode(bytes));
@@ -23,7 +23,7 @@ async function echo(call: IncomingCall): Promise<string> {
   }
 }
 
-/** A door on a port, and whatever is said to it. */
+/** A door on a port, and ways to send to it. */
 class Door implements AsyncDisposable {
   readonly port: number;
   readonly server: KernelCallServer;
@@ -37,7 +37,7 @@ class Door implements AsyncDisposable {
     return Deno.connect({ hostname: "127.0.0.1", port: this.port });
   }
 
-  /** Says all at once, and reads until the door hangs up. */
+  /** Sends everything at once, and reads until the door hangs up. */
   async say(text: string): Promise<string> {
     using connection = await this.connect();
     await this.send(connection, text);
@@ -56,7 +56,7 @@ class Door implements AsyncDisposable {
     await writeAll(connection, this.bytes(text));
   }
 
-  /** What {@linkcode send} sends. */
+  /** The bytes that {@linkcode send} sends. */
   bytes(text: string): Uint8Array {
     return encoder.encode(text.replaceAll("TOKEN", this.server.token));
   }
@@ -102,7 +102,7 @@ async function untilAborted(signal: AbortSignal): Promise<void> {
   if (!signal.aborted) await aborted.promise;
 }
 
-/** A handler that answers when it is told to. */
+/** A handler that answers on request. */
 class Held {
   readonly begun = Promise.withResolvers<void>();
   readonly release = Promise.withResolvers<void>();
@@ -241,8 +241,8 @@ Deno.test("KernelCallServer refuses streams above its limit", async () => {
 Deno.test("KernelCallServer sends lines before an answer, and drops those that nobody reads", async () => {
   const handler = async (call: IncomingCall): Promise<string> => {
     await call.readBody(() => {});
-    call.tell('"first"');
-    for (let n = 0; n < 100; n++) call.tell("x".repeat((1 << 20) - 100));
+    call.push('"first"');
+    for (let n = 0; n < 100; n++) call.push("x".repeat((1 << 20) - 100));
     return '"last"';
   };
   await using door = new Door({ handler, maxStreams: 1 });

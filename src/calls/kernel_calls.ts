@@ -19,7 +19,7 @@ import {
 
 /** Options of {@linkcode kernelCalls}. */
 interface KernelCallsOptions {
-  /** Runs tools and has shell commands approved. */
+  /** Runs tools and requests approval of shell commands. */
   readonly calls: Calls;
   /** The largest body of a call, in bytes. */
   readonly maxBodyBytes: number;
@@ -31,7 +31,9 @@ interface KernelCallsOptions {
   readonly kernelToken?: string | undefined;
 }
 
-/** The door for code in the kernel: it can ask for calls and for approval of shell commands, nothing else. */
+/**
+ * The door for code in the kernel, which can only request calls and the approval of shell commands.
+ */
 export function kernelCalls(options: KernelCallsOptions): KernelCallServer {
   const { calls, maxBodyBytes, journal, kernelToken: token } = options;
   const log = limitedLogger(options.log);
@@ -57,14 +59,14 @@ export function kernelCalls(options: KernelCallsOptions): KernelCallServer {
     make: (attempt: Attempt) => Promise<string>,
   ): Promise<string> {
     const { signal, head: { id } } = call;
-    if (journal === undefined) return await make({ signal, tell: (json) => call.tell(json) });
+    if (journal === undefined) return await make({ signal, push: (json) => call.push(json) });
     if (id === undefined) throw new Refused(400, "A call of a durable session needs an id");
     const { kind, serverName, toolName } = asked;
     const key = { id, hash: callHash(asked), kind, serverName, toolName };
     return await journal.once(key, call, async (entry) => {
       const { signal } = entry;
-      const tell = (json: string) => entry.tell(json); // to all who wait for the call
-      return await settled(signal, () => make({ signal, tell, entry }));
+      const push = (json: string) => entry.push(json); // to all attempts that wait for the call
+      return await settled(signal, () => make({ signal, push, entry }));
     });
   }
 
@@ -75,9 +77,9 @@ export function kernelCalls(options: KernelCallsOptions): KernelCallServer {
     switch (head.call) {
       case "run": {
         const { call: asked, timeoutMs, progress } = await bodyOf(call, parseRunRequest);
-        return await once(call, { kind: "tool", ...asked }, async ({ signal, tell, entry }) => {
+        return await once(call, { kind: "tool", ...asked }, async ({ signal, push, entry }) => {
           const onProgress = progress
-            ? (report: ToolProgress) => tell(progressLine(report))
+            ? (report: ToolProgress) => push(progressLine(report))
             : undefined;
           const limits = { signal, timeoutMs, onProgress };
           const recorded: RecordedCall = { ...asked, source, entry };
@@ -106,7 +108,7 @@ export function kernelCalls(options: KernelCallsOptions): KernelCallServer {
 }
 
 /** An attempt to make a call, and its journal entry. */
-interface Attempt extends Pick<IncomingCall, "signal" | "tell"> {
+interface Attempt extends Pick<IncomingCall, "signal" | "push"> {
   readonly entry?: JournalEntry;
 }
 

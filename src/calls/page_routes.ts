@@ -28,10 +28,10 @@ const IDLE_S = 30;
  * | request | does |
  * | --- | --- |
  * | `GET /page/` | asks for a one-time code, which the person gets from ipybox's output |
- * | `GET /page/open?code=…` | exchanges the one-time code for a cookie, and leads to the page |
+ * | `GET /page/open?code=…` | exchanges the one-time code for a cookie, and redirects to the page |
  * | `GET /page/ID/`, `GET /page/ID/FILE` | the page and its files, which hold no secrets |
- * | `GET /page/ID/session` | says whether the cookie is valid |
- * | `GET /page/ID/live` | upgrades to a WebSocket that shows requests   |
+ * | `GET /page/ID/session` | reports whether the cookie is valid |
+ * | `GET /page/ID/live` | upgrades to a WebSocket that shows requests |
  * | `POST /page/ID/requests/REQUEST` | decides a request, or answers a question |
  *
  * Browsers send cookies to every port of a host. The page's path is therefore random, too: a server on
@@ -107,7 +107,7 @@ export class PageRoutes {
     const { headers } = request;
     const ahead = headers.get("sec-purpose") ?? headers.get("purpose") ?? "";
     if (/prefetch|prerender|preview/.test(ahead)) {
-      throw new Refused(403, "Open this link in a browser yourself"); // and used up by that
+      throw new Refused(403, "Open this link in a browser yourself"); // previews must not use it up
     }
     const target = headers.get("sec-fetch-dest");
     const session = target === null || target === "document"

@@ -177,7 +177,7 @@ export class ToolRunner implements AsyncDisposable {
    * @param args The arguments: anything that JSON can express, integers above 2^53 as `bigint`s.
    * @param options A signal, a time limit, and a callback for progress.
    * @returns The tool's result. `isError` is set if the tool reports a failure.
-   * @throws {ToolCallError} There is no result; its type says why.
+   * @throws {ToolCallError} The call has no result; the type says why.
    * @throws {TypeError} The arguments are not a JSON object.
    */
   async run(
@@ -197,7 +197,7 @@ export class ToolRunner implements AsyncDisposable {
    * @param request The request.
    * @param options A signal and a time limit.
    * @returns The server's result; a list is complete, as `items`.
-   * @throws {ToolCallError} There is no result; its type says why.
+   * @throws {ToolCallError} The request has no result; the type says why.
    */
   async catalog(
     request: CatalogCall,
@@ -228,7 +228,7 @@ export class ToolRunner implements AsyncDisposable {
    *
    * @param serverName Its name.
    * @param params How it is started or reached.
-   * @returns Undoes the registration and restores the one before.
+   * @returns A function that undoes the registration and restores the previous one.
    * @throws {TypeError} The name is not a valid server name.
    * @throws {ConfigError} The parameters are invalid, or the file is not a registry.
    */
@@ -236,7 +236,7 @@ export class ToolRunner implements AsyncDisposable {
     return await this.registerStarted(serverName, params, await this.evidence(serverName, params));
   }
 
-  /** @internal Registers a server that was started with this. */
+  /** @internal Registers a server that was started with the evidence. */
   async registerStarted(
     serverName: string,
     params: ServerParams,
@@ -246,7 +246,7 @@ export class ToolRunner implements AsyncDisposable {
     return await this.registry.register(serverName, params, run);
   }
 
-  /** @internal What a server that is about to be registered runs. */
+  /** @internal Finds the evidence of what a server that is about to be registered runs. */
   async evidence(serverName: string, params: ServerParams): Promise<StartEvidence> {
     return await this.#starts.evidence(serverName, params, true);
   }

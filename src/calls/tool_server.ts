@@ -41,13 +41,13 @@ export interface OwnServerOptions extends ToolServerOptions, OwnRunnerOptions {
    * the kernel asks for it. Disposing the tool server leaves the session running and the journal open.
    */
   journal?: CallJournal;
-  /** Looks for other sessions and calls that wait there, which pages name. */
+  /** Finds calls that wait in other sessions. Pages list them, too. */
   elsewhere?: PersonDesks["elsewhere"];
   /** Time limits of the approval page. */
   pageTimes?: PageTimes;
 }
 
-/** The address of a door of a {@linkcode ToolServer}, and its token. */
+/** The address and the token of a door of a {@linkcode ToolServer}. */
 export interface Door {
   /**
    * Its address on loopback: `http:` for the application's door; `tcp:` for the kernel's, which only
@@ -164,8 +164,8 @@ export class ToolServer implements AsyncDisposable {
   }
 
   /**
-   * Makes a new token for the kernel's calls, when another kernel replaces it. Calls with the old token
-   * are refused from now on, and those under way are cancelled.
+   * Creates a new token for the calls of a kernel that replaces the current one. Calls with the old
+   * token are refused from now on, and those under way are cancelled.
    *
    * @returns The new token.
    */
@@ -177,7 +177,7 @@ export class ToolServer implements AsyncDisposable {
   /**
    * The door for code in the kernel.
    *
-   * @throws {Error} It has no port, as `kernelPort` said.
+   * @throws {Error} It has no port: `kernelPort` is `false`.
    */
   get kernelDoor(): Door {
     const port = this.#parts.kernelPort;
@@ -201,7 +201,7 @@ export class ToolServer implements AsyncDisposable {
   }
 
   /**
-   * Makes a link to the approval page. It works once, and only for a few minutes.
+   * Creates a link to the approval page. It works once, for a few minutes.
    *
    * @returns The link. Show it only to the person who decides.
    */

@@ -42,7 +42,10 @@ export class ServerApis {
     options.runner.changes.follow((name) => this.#renew(name));
   }
 
-  /** Registers a server and generates its API. If either fails, nothing is changed. Its calls use the connection. */
+  /**
+   * Registers a server and generates its API. If either fails, nothing is changed. Calls reuse the
+   * connection.
+   */
   async add(
     name: string,
     params: ServerParams,
@@ -144,11 +147,11 @@ function noteOn(
   { added, changed, removed }: ToolDifference,
   modules: ReadonlyMap<string, string>,
 ): string | undefined {
-  const part = (what: string, tools: readonly string[]) => {
+  const part = (label: string, tools: readonly string[]) => {
     const names = tools.flatMap((tool) => modules.get(tool) || []);
     const rest = names.length - MAX_NAMES;
     const more = rest > 0 ? ` and ${rest} more` : "";
-    return names.length === 0 ? [] : [`${what}: ${names.slice(0, MAX_NAMES).join(", ")}${more}`];
+    return names.length === 0 ? [] : [`${label}: ${names.slice(0, MAX_NAMES).join(", ")}${more}`];
   };
   const parts = [
     ...part("new", added),
@@ -156,6 +159,6 @@ function noteOn(
     ...part("gone", removed),
   ];
   if (parts.length === 0) return undefined;
-  const what = `The tools of MCP server "${server}" changed; mcptools.${server} has`;
-  return `[ipybox] ${what} ${parts.join("; ")}`;
+  const change = `The tools of MCP server "${server}" changed; mcptools.${server} has`;
+  return `[ipybox] ${change} ${parts.join("; ")}`;
 }

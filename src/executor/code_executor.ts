@@ -48,9 +48,9 @@ import { findSession, type LeftTime } from "./durable.ts";
 
 /** An executor's kernel, for ipybox's own programs. */
 export let kernelOf: (executor: CodeExecutor) => KernelHost;
-/** `CodeExecutor.start()` for them: they hand on all their options. */
+/** `CodeExecutor.start()` for ipybox's own programs, which pass on all their options. */
 export let startOwn: (options: OwnExecutorOptions) => Promise<CodeExecutor>;
-/** `CodeExecutor.attach()` for them. The place stays what the session was started with. */
+/** `CodeExecutor.attach()` for ipybox's own programs. The session keeps its place. */
 export let attachOwn: (id: string, options: OwnExecutorOptions) => Promise<CodeExecutor>;
 
 /**
@@ -150,7 +150,7 @@ export class CodeExecutor implements AsyncDisposable {
 
   /**
    * Attaches to a durable session that another process started or this one detached from. A process
-   * that is still attached gets detached.
+   * that is still attached is detached.
    *
    * MCP servers are restarted, and policies are read again. Undecided requests of the running code are
    * made again once {@linkcode resume} is iterated, which must happen before other code runs.
@@ -268,8 +268,8 @@ export class CodeExecutor implements AsyncDisposable {
     this.#current = run;
     using span = startSpan("execute_code");
     try {
-      const told = { code, names: undefined, options, turn, inputs, span, left };
-      const events = this.#events(run, told);
+      const context = { code, names: undefined, options, turn, inputs, span, left };
+      const events = this.#events(run, context);
       for (;;) {
         const { done, value } = await events.next();
         if (done) {
@@ -326,7 +326,7 @@ export class CodeExecutor implements AsyncDisposable {
    * Checks whether code could run now: nothing runs, no variables were lost since the last execution,
    * and the kernel has just answered. For health checks of servers.
    *
-   * @returns Whether that is so; `false` after a second without an answer.
+   * @returns Whether code could run; `false` after a second without an answer.
    */
   async isReady(): Promise<boolean> {
     return await this.#kernel.isReady(this.#closed.signal);
@@ -530,11 +530,12 @@ export class CodeExecutor implements AsyncDisposable {
    * @param requirements Such as `"pandas"`, `"numpy>=2,<3"` or `"git+https://HOST/OWNER/NAME@TAG"`;
    * several are resolved together.
    * @param options A signal that cancels it, and a callback for the installer's output.
-   * @returns One line that names the packages that were installed, and those that were there already.
+   * @returns One line that names the packages that were installed, and those that were already
+   * present.
    * @throws {TypeError} A requirement is neither a package nor a Git repository.
    * @throws {PackageInstallError} The installation failed; `output` says why.
-   * @throws {EnvironmentNotReadyError} There is no installer, no sandbox, or no packages folder, for
-   * example because `packages` is `false`; or Deno's permissions do not suffice.
+   * @throws {EnvironmentNotReadyError} The installer, the sandbox or the packages folder is
+   * missing, for example because `packages` is `false`; or Deno's permissions do not suffice.
    *
    * @example
    * ```ts
@@ -773,7 +774,10 @@ export class CodeExecutor implements AsyncDisposable {
   }
 }
 
-/** The time for code that ended while no process was attached to say so, if its limit is almost used up. */
+/**
+ * The time for code that ended while no process was attached to report that, if its limit is almost
+ * used up.
+ */
 const FAREWELL_MS = 2000;
 
 /** The time limit for a check if no execution waits for it. */

@@ -7,7 +7,10 @@ import type { ExecutionEvent } from "./options.ts";
 /** Events while code runs, except for its output. */
 export type RunEvent = Exclude<ExecutionEvent, { readonly type: "chunk" | "result" | "note" }>;
 
-/** The questions of one execution's code, after the output before them, one open at a time. */
+/**
+ * The questions of one execution's code, each after the output that precedes it, one open at a
+ * time.
+ */
 export class CodeInputs extends WaitCount {
   #latest: InputRequest | undefined;
   #isForwarding = false;

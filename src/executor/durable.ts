@@ -64,7 +64,7 @@ const recordSchema = z.object({
   where: z.string().optional(),
   /** Its program's note for the next one. */
   note: z.unknown().optional(),
-  /** How it was lost, as far as that is known. */
+  /** How it was lost, as far as is known. */
   lost: z.object({
     exit: z.object({ code: z.number().nullable(), signal: z.string().nullable() }).nullable(),
     at: z.number(),
@@ -92,7 +92,7 @@ const factsSchema: z.ZodType<LastingFacts> = z.object({
     modules: z.object({
       here: z.string(),
       there: z.string(),
-      within: z.string().optional(), // sessions of before copied to the folder itself
+      within: z.string().optional(), // older sessions copied to the folder itself
       importable: z.string(),
     }).optional(),
     stubs: z.string(),
@@ -155,7 +155,7 @@ export class SessionState {
     this.#kept = { ...kept, version: VERSION };
   }
 
-  /** Keeps something for the next host. Until there is a kernel, the session ends with this one. */
+  /** Keeps state for the next host. Until the kernel exists, the session ends with this host. */
   keep(more: Partial<KeptState>): void {
     this.#kept = { ...this.#kept, ...more };
     this.#noteTime();
@@ -345,7 +345,7 @@ export class NameTakenError extends ConfigError {
 
   constructor(name: string, id: string) {
     super(
-      `Session ${id} of the workspace is named ${name} already: attach to it, or end it with ` +
+      `Session ${id} of the workspace is already named ${name}: attach to it, or end it with ` +
         `\`ipybox sessions end ${id}\``,
     );
     this.id = id;
@@ -357,8 +357,8 @@ const CLAIM_MS = 90_000;
 const CLAIM_PAUSE_MS = 100;
 
 /**
- * Reserves a name in a workspace until disposed, by when the session has a record. Sessions with other
- * names start meanwhile, because a start can take minutes if a placement does not respond.
+ * Reserves a name in a workspace until disposed, when the session has a record. Sessions with other
+ * names can start meanwhile, because a start can take minutes if a placement does not respond.
  */
 export async function claimName(
   name: string,
@@ -373,7 +373,7 @@ export async function claimName(
     using opened = new DisposableStack();
     const claim = opened.use(await openPlainFile(path));
     if (await claim.tryLock(true) && await isStillAt(path, claim)) {
-      await claim.truncate(); // of a process that was killed
+      await claim.truncate(); // left by a process that was killed
       await claim.write(new TextEncoder().encode(`${Deno.pid}`));
       parts.use(opened.move());
       parts.defer(() => ifPresent(Deno.remove(path)));

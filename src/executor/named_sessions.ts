@@ -63,7 +63,7 @@ async function requireSame(
   );
 }
 
-/** A value as JSON keeps it. */
+/** A value after a round trip through JSON. */
 function plain(value: unknown): unknown {
   return JSON.parse(JSON.stringify(value));
 }

@@ -20,7 +20,7 @@ export function keysOf<T>(keys: Readonly<Record<keyof T, true>>): readonly strin
   return Object.keys(keys);
 }
 
-/** The options that a session has for good. */
+/** The options that a session cannot change. */
 const FIXED = keysOf<Omit<CodeExecutorOptions, keyof AttachOptions>>({
   durable: true,
   kernelEnv: true,
@@ -60,7 +60,7 @@ const ATTACH = keysOf<AttachOptions>({
 /** The keys of `CodeExecutorOptions`. */
 export const START: readonly string[] = [...ATTACH, ...FIXED];
 
-/** The options whose values are options, too, if nothing else checks these. */
+/** The options whose values are options, too, and are not checked elsewhere. */
 const INNER: Readonly<Record<string, readonly string[]>> = {
   durable: keysOf<NotedOptions>({ idleMs: true, maxMs: true, name: true, note: true }),
   limits: keysOf<ResourceLimits>({

@@ -28,9 +28,9 @@ export interface CodeExecutorOptions {
    */
   workspace?: string;
   /**
-   * Which settings in the workspace count: its `.env` and its registered servers. With `"recorded"`, those
-   * that the user made or accepted on this machine, with `ipybox trust` for example. With `"all"`, those
-   * that are there at the start; nothing is recorded.
+   * Which settings in the workspace count: its `.env` and its registered servers. With
+   * `"recorded"`, the settings that the user made or accepted on this machine, for example with
+   * `ipybox trust`. With `"all"`, the settings at the start; nothing is recorded.
    *
    * @default {"recorded"}
    */
@@ -154,33 +154,34 @@ export interface CodeExecutorOptions {
   python?: string;
   /**
    * Whether code can import the packages that `installPackages()` or `ipybox install` installed for its
-   * workspace, and those of `ipybox setup --data`. Code cannot change them.
+   * workspace, and the packages of `ipybox setup --data`. Code cannot change them.
    *
    * @default {true}
    */
   packages?: boolean;
   /**
-   * Environment variables of the kernel. Of the host's, it inherits `PATH`, and on this machine those for
-   * the user's name, the time zone, the language and Git's author.
+   * Environment variables of the kernel. From the host, it inherits `PATH` and, on this machine,
+   * the variables for the user's name, the time zone, the language and Git's author.
    */
   kernelEnv?: Readonly<Record<string, string>>;
   /**
    * The folder for files of displays, such as images, relative to the workspace. It is created with the
-   * first.
+   * first file.
    *
    * @default {"images"}
    */
   imagesDir?: string;
   /**
    * How much text of one execution is kept in memory, in bytes: half of it from the start and half
-   * from the end. The whole of a longer one goes to a file, which the text names.
+   * from the end. A longer text is written to a file, which the kept text names.
    *
    * @default {1048576}
    */
   maxOutputBytes?: number;
   /**
-   * Whether each execution starts in its first directory again, wherever the one before went. One
-   * that left it says so in its text. It applies to the kernels that this program starts.
+   * Whether each execution starts in the initial directory again, wherever the previous one went.
+   * An execution that leaves it says so in its text. It applies to the kernels that this program
+   * starts.
    *
    * @default {false}
    */
@@ -193,16 +194,16 @@ export interface CodeExecutorOptions {
    */
   durable?: DurableOptions;
   /**
-   * When MCP servers are started: `"with-kernel"` starts those that the user registered beside the kernel,
-   * in the background, a few at a time; one that requires a login asks for it then. With `"on-call"`, the
-   * first call of a server waits for its start. A registered server keeps running either way, and a reset
-   * restarts those that were running.
+   * When MCP servers are started: `"with-kernel"` starts the servers that the user registered
+   * alongside the kernel, in the background, a few at a time; a server that requires a login asks
+   * for it then. With `"on-call"`, the first call of a server waits for its start. A registered
+   * server keeps running either way, and a reset restarts the servers that were running.
    *
    * @default {"on-call"}
    */
   startServers?: "with-kernel" | "on-call";
   /**
-   * How long the gateway and the kernel may each take to start, in milliseconds.
+   * The time limit for the gateway and for the kernel to start, each in milliseconds.
    *
    * @default {60000}
    */
@@ -231,7 +232,7 @@ export type ApprovalOptions = Pick<
   "approval" | "approvalTimeoutMs" | "audit" | "consents"
 >;
 
-/** For MCP servers: which there are, and how they are started and called. */
+/** For MCP servers: which ones exist, and how they are started and called. */
 export type ServersOptions = Pick<
   CodeExecutorOptions,
   | "callTimeoutMs"
@@ -283,11 +284,11 @@ export interface OwnOptions {
   spareKernel?: boolean;
   /** How the reader of the code's output installs packages; `"method"` by default. */
   installer?: Installer;
-  /** How the text names a file of a display, by its path; that path by default. */
+  /** Returns how the text names the file of a display, given its path; by default, the path. */
   shownPath?: (path: string) => string;
   /**
-   * Called when there is an approval page, before a kernel starts, the sandbox's settings are read and a
-   * call is decided. Returns the kernel's variables in place of the others.
+   * Called once the approval page exists, before a kernel starts, the sandbox's settings are read
+   * and a call is decided. Returns the kernel's variables, in place of `kernelEnv`.
    */
   beforeKernel?: ((page: ApprovalPage) => Promise<CodeExecutorOptions["kernelEnv"]>) | undefined;
 }
@@ -330,9 +331,9 @@ export interface ExecuteOptions {
   /** Cancels the execution, which then rejects with the signal's reason. */
   signal?: AbortSignal;
   /**
-   * Whether a call is approved. It is asked about each call that the executor's `approval` option and
-   * remembered decisions leave open, and about the start of servers that the user has not registered.
-   * If it throws, the execution is cancelled and rejects with that error.
+   * Returns whether a call is approved. Called for each call that the executor's `approval` option
+   * and remembered decisions leave open, and for the start of servers that the user has not
+   * registered. If it throws, the execution is cancelled and rejects with that error.
    *
    * @default every call is approved; the start of servers that the user has not registered is not
    */
@@ -349,7 +350,7 @@ export interface StreamOptions extends Omit<ExecuteOptions, "approve"> {
    */
   id?: string;
   /**
-   * The types of events to deliver beside those that always come:
+   * The types of events to deliver in addition to those that are always delivered:
    *
    * - `"chunk"`: output while it is produced. If the loop pauses, for example while a person decides,
    *   chunks beyond 16 MiB of unread events are dropped, and a chunk says how much. The result is not
@@ -388,7 +389,7 @@ export interface RegisterServerOptions {
   signal?: AbortSignal;
 }
 
-/** Those, and what ipybox itself adds. */
+/** These options, and those that ipybox itself adds. */
 export interface OwnRegisterOptions extends RegisterServerOptions {
   /** The settings of the server's sandbox that a person saw when they agreed; only these are used. */
   seen?: { readonly settings: string | undefined };

@@ -8,7 +8,7 @@ import { folderOf, type ListedSession, listSessions } from "./durable.ts";
 interface OwnSession {
   /** The session's id, if it is durable. */
   readonly id: string | undefined;
-  /** Receives why the calls of a session cannot be read. */
+  /** Receives the reasons why calls of a session cannot be read. */
   readonly log: Logger;
 }
 
@@ -22,7 +22,7 @@ export async function callsOfOthers(
     const others = sessions.filter(({ id, status }) => id !== own && status !== undefined);
     return (await Promise.all(others.map((other) => waitingIn(other, log)))).flat();
   } catch (error) {
-    log.debug(`Cannot show what waits in other sessions: ${messageOf(error)}`);
+    log.debug(`Cannot show the calls that wait in other sessions: ${messageOf(error)}`);
     return [];
   }
 }
@@ -37,7 +37,7 @@ async function waitingIn(
     const session = { session: id, name: record?.name, isAttached };
     return waiting.map((call) => ({ ...call, ...session }));
   } catch (error) {
-    log.debug(`Cannot show what waits in session ${id}: ${messageOf(error)}`);
+    log.debug(`Cannot show the calls that wait in session ${id}: ${messageOf(error)}`);
     return [];
   }
 }

@@ -16,7 +16,7 @@ export interface ExecutorPoolOptions {
    */
   start: (signal: AbortSignal) => Promise<CodeExecutor>;
   /**
-   * Receives why no executor is kept ready.
+   * Receives the reasons why no executor is kept ready.
    *
    * @default {stderrLogger()}
    */

@@ -52,7 +52,7 @@ export interface RunningParts {
   readonly packages: PackageFolder | undefined;
   /** Checks code before it runs, unless that is off. */
   readonly checker: CodeChecker | undefined;
-  /** The durable session, if it is one. */
+  /** The parts of the session if it is durable. */
   readonly durable: DurableParts | undefined;
 }
 
@@ -77,7 +77,7 @@ interface FoundRun {
   /** Whether a host has already seen its end. */
   readonly ended: boolean;
   readonly inputs: CodeInputs;
-  /** The time that it has, if that is limited. */
+  /** The rest of its time limit, if any. */
   readonly left: LeftTime | undefined;
 }
 

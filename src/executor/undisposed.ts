@@ -1,22 +1,23 @@
 import type { Logger } from "../base/log.ts";
 
 /**
- * The running executors. A program that ends by `Deno.exit()` with some of them gets a warning: files that
- * they would have removed stay. Deno informs nobody when a signal or an uncaught error ends a program.
+ * The running executors. A program that ends with `Deno.exit()` while some are running gets a
+ * warning: files that they would have removed stay. Deno fires no event if a signal or an uncaught
+ * error ends it.
  */
 class Undisposed {
   readonly #logs = new Map<object, Logger>();
   #listens = false;
 
-  /** Adds an executor. Disposing it takes it out. */
+  /** Adds an executor until disposed. */
   add(executor: object, log: Logger): Disposable {
     this.#logs.set(executor, log);
-    if (!this.#listens) globalThis.addEventListener("unload", () => this.#tell());
+    if (!this.#listens) globalThis.addEventListener("unload", () => this.#warn());
     this.#listens = true;
     return { [Symbol.dispose]: () => void this.#logs.delete(executor) };
   }
 
-  #tell(): void {
+  #warn(): void {
     const [log] = this.#logs.values();
     const count = this.#logs.size;
     log?.warn(

@@ -68,7 +68,7 @@ interface Round<Cell> {
   readonly run: Cell;
   /** The requests that the user was shown; later ones are asked next. */
   readonly shown: readonly PersonRequest[];
-  /** Whether the client's request is still open, so that its abortion is noticed. */
+  /** Whether the client's request is still open, so that its cancellation is noticed. */
   readonly isOpen: boolean;
   /** Whether the cell continues without answers and can be waited for again. */
   readonly isLeft: boolean;
@@ -87,12 +87,12 @@ export class ElicitationRounds<Cell extends AskingCell = CellRun> implements Dis
   get serverOptions(): Pick<ServerOptions, "requestState" | "inputRequired"> {
     return {
       requestState: { verify: this.#codec.verify },
-      // A cell may well make more calls than the default of 8 rounds.
+      // A cell may well need more than the default of 8 rounds.
       inputRequired: { maxRounds: 10_000, roundTimeoutMs: ANSWER_TIMEOUT_MS },
     };
   }
 
-  /** Takes the answers of a request, and gives the cell that it continues. */
+  /** Takes the answers in a request, and returns the cell that it continues. */
   async resume(ctx: RoundRequest): Promise<Cell | undefined> {
     const { round: id, isLeft, askedAt } = ctx.mcpReq.requestState<RoundState>() ?? {};
     if (id === undefined) return undefined;
@@ -111,8 +111,8 @@ export class ElicitationRounds<Cell extends AskingCell = CellRun> implements Dis
   }
 
   /**
-   * Called before a new cell starts: it replaces a waiting one with the same code, and others without
-   * an open request get little more time.
+   * Called before a new cell starts: it replaces a waiting cell with the same code, and shortens
+   * the time of others without an open request.
    */
   onNewCell(code: string): void {
     for (const [id, round] of this.#rounds) {
@@ -185,7 +185,7 @@ export class ElicitationRounds<Cell extends AskingCell = CellRun> implements Dis
   }
 }
 
-/** The forms of the first requests, as many as a person can look at at once. */
+/** The forms of the first requests: as many as a person can review at once. */
 export function formsOf(
   requests: readonly PersonRequest[],
 ): { readonly shown: readonly PersonRequest[]; readonly inputRequests: InputRequests } {
@@ -256,11 +256,11 @@ function isTooFast(askedAt: number = Date.now()): boolean {
 function approvalForm(request: ApprovalRequest): InputRequests[string] {
   const { kind, source, changes = [], server } = request;
   const isChange = kind === "change";
-  const what = isShell(request) ? "shell command" : kind === "tool" ? "tool call" : "request";
+  const subject = isShell(request) ? "shell command" : kind === "tool" ? "tool call" : "request";
   const about = (label: string, lines: readonly string[]) =>
     lines.length === 0 ? [] : [label, foreignBlock(lines)];
   const message = [
-    ...about(`Allow this ${what}?`, callLines(callOf(request))),
+    ...about(`Allow this ${subject}?`, callLines(callOf(request))),
     ...about(
       "What changes:",
       isChange ? (request.description ?? "").split("\n").filter((line) => line !== "") : [],
@@ -273,17 +273,19 @@ function approvalForm(request: ApprovalRequest): InputRequests[string] {
   return inputRequired.elicit({ message, requestedSchema: decisionForm(request) });
 }
 
-/** The choices of a form. Remembered ones hold for any arguments of a tool, or for one command. */
+/**
+ * The choices of a form. Remembered decisions apply to any arguments of a tool, or to one command.
+ */
 function decisionsOn(request: ApprovalRequest): ReadonlyMap<string, CellDecision> {
   const { kind, scopes } = request;
-  const what = kind === "tool"
+  const calls = kind === "tool"
     ? "this tool with any arguments"
     : `exactly this ${isShell(request) ? "command" : "request"}`;
   const remembered = ["cell", "session"] as const;
   return new Map([
     ["allow once", "once"],
     ...remembered.filter((scope) => scopes.includes(scope))
-      .map((scope) => [`allow ${what} in this ${scope}`, scope] as const),
+      .map((scope) => [`allow ${calls} in this ${scope}`, scope] as const),
     ["deny", "deny"],
   ]);
 }
@@ -327,7 +329,7 @@ function fieldSchema(field: FormField): FieldSchema {
   switch (field.type) {
     case "text": {
       const { minLength, maxLength, format } = field;
-      // Many clients show it as it is.
+      // Many clients show it unescaped.
       const isVisible = field.default !== undefined && visible(field.default) === field.default;
       const preset = isVisible ? field.default : undefined;
       return { type: "string", ...base, minLength, maxLength, format, default: preset };

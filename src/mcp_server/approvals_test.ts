@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { FakeTime } from "../../tests/support/fake_time.ts";
 import { type AskingCell, ElicitationRounds, type RoundRequest } from "./approvals.ts";
 
-/** A cell that notes how it is ended. */
+/** A cell that records how it is ended. */
 class Cell implements AskingCell {
   readonly id: string = crypto.randomUUID();
   cancelled = false;
@@ -74,7 +74,7 @@ Deno.test("ElicitationRounds leaves a cell alone whose request is open, until th
   assertEquals(cell.cancelled, true);
 });
 
-/** Asks something, whatever it is. */
+/** Asks any question. */
 async function asked(
   rounds: ElicitationRounds<Cell>,
   cell: Cell,

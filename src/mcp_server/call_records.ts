@@ -15,7 +15,7 @@ export class CallRecords {
   #count = 0;
   #failures = 0;
 
-  /** The running calls, in words; empty if there are none. */
+  /** The running calls, in words; empty without any. */
   get running(): string {
     const [first, ...others] = this.#running.values();
     if (first === undefined) return "";
@@ -27,7 +27,7 @@ export class CallRecords {
     return [...this.#running.values().map(({ server }) => server)];
   }
 
-  /** The calls that were denied or failed, in one line; empty if there are none. */
+  /** The calls that were denied or failed, in one line; empty without any. */
   get failures(): string {
     if (this.#failures === 0) return "";
     const rest = this.#failures - this.#failed.length;

@@ -18,7 +18,7 @@ import { success } from "./failure.ts";
 import { type Artifact, type Artifacts, inlineImage } from "./images.ts";
 import type { CallToolResult, ContentBlock } from "./sdk.ts";
 
-/** The parts of a session that reports on its cells need. */
+/** The parts of a session that are needed to report on its cells. */
 export interface ReportingSession {
   readonly artifacts: Artifacts;
   saveOutput(whole: string | { readonly text: string }): Promise<Artifact | undefined>;
@@ -113,7 +113,7 @@ const MAX_IMAGES = 8;
 const MAX_IMAGE_BYTES = 3 * 2 ** 20;
 /** The largest image file that is read. */
 const MAX_IMAGE_FILE_BYTES = 32 * 2 ** 20;
-/** Large images are decoded; this is the time limit for all of them together. */
+/** The time limit for decoding large images, for all of them together. */
 const MAX_SCALING_MS = 2000;
 
 interface ReportedImage {

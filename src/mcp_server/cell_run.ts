@@ -24,7 +24,7 @@ export function shownActivity({ activity }: Work): string {
   return visible(activity.slice(0, MAX_MESSAGE)).slice(0, MAX_MESSAGE).toWellFormed();
 }
 
-/** A cell's next event: it waits for a person, goes on beyond the time given, or ends. */
+/** A cell's next event: it waits for a person, runs beyond the given time, or ends. */
 export type CellStep =
   | { readonly type: "waiting"; readonly requests: readonly PersonRequest[] }
   | { readonly type: "running" }
@@ -50,7 +50,7 @@ export type CellDecision = "once" | "deny" | RememberScope;
 
 /** How a client waits for a cell. */
 export interface Patience {
-  /** How many characters of output the client takes. */
+  /** How many characters of output the client accepts. */
   readonly limit: number;
   /** How long a request waits for the end of the cell, in milliseconds; `undefined` for no limit. */
   readonly waitMs: number | undefined;
@@ -74,17 +74,17 @@ export interface CellRunOptions {
 
 /** The cells of a session. */
 export interface CellQueue {
-  /** Those that run or wait for their turn, in order. */
+  /** The running and queued cells, in order. */
   readonly cells: ReadonlySet<CellRun>;
   /** News about the session, for the next cell whose result the client gets. */
   readonly news: string[];
 }
 
-/** The news of a kernel that was replaced. */
+/** The news that a kernel was replaced. */
 export const LOST =
   "[The kernel was restarted when an earlier cell was cancelled: all variables are lost]";
 
-/** The events that a cell gets besides those of every reader of an execution. */
+/** The events that a cell receives in addition to those that every reader of an execution gets. */
 const EVENTS = ["chunk", "elicitation", "call_started", "call_ended"] as const;
 
 const ENDLESS: Patience = { limit: 5000, waitMs: undefined };
@@ -111,7 +111,7 @@ export class CellRun {
   readonly #cancel = new AbortController();
   /** The requests that wait for the client's user. */
   #waiting: PersonRequest[] = [];
-  /** How many wait on the approval page. */
+  /** The number of requests on the approval page. */
   #onPage = 0;
   #code: string;
   readonly #queue: CellQueue;
@@ -141,7 +141,7 @@ export class CellRun {
         endedAt: Date.now(),
         state: executor.state,
       };
-      this.#tell();
+      this.#wake();
     });
   }
 
@@ -184,10 +184,10 @@ export class CellRun {
   /**
    * Waits until the client has to ask its user, the cell has ended, or the signal aborts.
    *
-   * @param can What the client can ask; the rest is moved to the approval page. By default everything.
+   * @param can What the client can ask, by default everything; the rest moves to the approval page.
    */
   async next(patience?: AbortSignal, can?: ClientAbilities): Promise<CellStep> {
-    using _end = onAbort(patience, () => this.#tell());
+    using _end = onAbort(patience, () => this.#wake());
     for (;;) {
       for (const request of this.#waiting) {
         const kind = request instanceof ElicitationRequest ? request.question.kind : "form";
@@ -211,7 +211,7 @@ export class CellRun {
     this.#onPage++;
     this.#page.decide(request, isUnasked).then((why) => {
       this.#onPage--;
-      // Code gets the reason of a refused call; that of a question only its server.
+      // Code gets the reason for a refused call; only the server gets the reason for a question.
       if (why === undefined || !(request instanceof ElicitationRequest)) return;
       this.#notes.push(`A question from MCP server "${request.serverName}" was declined: ${why}`);
     });
@@ -254,13 +254,15 @@ export class CellRun {
     return isWaiting;
   }
 
-  /** Makes all waiting callers look again. */
-  #tell(): void {
+  /** Makes all waiting callers check again. */
+  #wake(): void {
     this.#news.resolve();
     this.#news = Promise.withResolvers();
   }
 
-  /** The session's news for its result, which a client that cancels its request does not get. */
+  /**
+   * Takes the session's news for its result. A client that cancels its request does not get them.
+   */
   #takeNews(state: KernelState, isResumed: boolean): string[] {
     const { news } = this.#queue;
     const { aborted } = this.#cancel.signal;
@@ -275,10 +277,10 @@ export class CellRun {
   ): Promise<CellOutcome["end"]> {
     try {
       const { signal } = this.#cancel;
-      const told = { timeoutMs, events: EVENTS };
+      const common = { timeoutMs, events: EVENTS };
       const stream = resumes === undefined
-        ? executor.stream(this.code, { ...told, signal, id: this.execution })
-        : executor.resume(told);
+        ? executor.stream(this.code, { ...common, signal, id: this.execution })
+        : executor.resume(common);
       for await (const event of stream) {
         switch (event.type) {
           case "result":
@@ -287,7 +289,7 @@ export class CellRun {
           case "elicitation":
             this.#waiting = [...this.#waiting, event.request];
             event.request.response.then(() => this.#take(event.request)); // wherever it is answered
-            this.#tell();
+            this.#wake();
             break;
           case "chunk":
             this.#lastText = (this.#lastText + event.text).slice(-MAX_LAST_TEXT);

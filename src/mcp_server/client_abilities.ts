@@ -5,7 +5,7 @@ import { CLIENT_CAPABILITIES_META_KEY, type SdkMcpServer, type ServerContext } f
 export interface ClientAbilities {
   /** It can show a form. */
   readonly form: boolean;
-  /** It can open an address. */
+  /** It can open a URL. */
   readonly url: boolean;
   /** It accepts a task instead of a result. */
   readonly tasks: boolean;
@@ -14,15 +14,15 @@ export interface ClientAbilities {
 /** The protocol extension for tasks, which only the newer era has. */
 export const TASKS = "io.modelcontextprotocol/tasks";
 
-/** The capabilities that each request of the newer era declares, as far as they matter here. */
+/** The relevant capabilities that each request of the newer era declares. */
 const declared = z.object({
   elicitation: z.record(z.string(), z.unknown()).optional(),
   extensions: z.record(z.string(), z.unknown()).optional(),
 });
 
 /**
- * A client's declaration: once in the older era, with each request in the newer one. It is not to
- * ask its user in a session that prefers the approval page.
+ * A client's declaration: once in the older era, with each request in the newer one. In a session
+ * that prefers the approval page, the client does not ask its user.
  */
 export function abilitiesOf(
   server: SdkMcpServer,

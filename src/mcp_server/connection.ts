@@ -19,13 +19,13 @@ export interface ServerForOptions {
   readonly version: string;
   /** Whether tools declare the argument `session`. */
   readonly sessionArgument?: boolean;
-  /** The beginning of the ids of cells as tasks; without it, there are none, as in the older era. */
+  /** The prefix of task ids; without it, cells do not become tasks, as in the older era. */
   readonly taskPrefix?: string | undefined;
   /** Extends the server before it is connected. */
   readonly extend?: (server: SdkMcpServer, session: Session) => void;
 }
 
-/** Makes the server of one connection. */
+/** Creates the server of one connection. */
 export async function serverFor(
   session: Session,
   options: ServerForOptions,
@@ -75,8 +75,8 @@ export async function serverFor(
 }
 
 /**
- * Takes an error of the client, or an answer that is none, for a question that was cancelled. The SDK
- * would end the client's request with it, and leave the cell waiting.
+ * Treats an error of the client, or an invalid answer, as a cancelled question. The SDK would end
+ * the client's request with it, and leave the cell waiting.
  */
 function takeFailuresAsCancelled(server: SdkMcpServer, { log }: Session): void {
   const { server: protocol } = server;

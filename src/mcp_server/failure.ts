@@ -3,7 +3,7 @@ import { messageOf } from "../base/message_of.ts";
 import type { CallToolResult, ContentBlock } from "./sdk.ts";
 
 /**
- * A tool's result: one text, then images, as every client shows these to its model.
+ * A tool's result: one text, then images, which every client shows to its model.
  *
  * There is no structured content: clients that support it show it instead of the text and the images, or
  * in addition to them, and send output schemas to the model with every request. Some also show `_meta`.

@@ -12,11 +12,11 @@ import { requireOwnDeno } from "../sandbox/workspace.ts";
 
 /** A file that a cell produced: its full output, or an image. */
 export interface Artifact {
-  /** Its address as a resource. */
+  /** Its resource URI. */
   readonly uri: string;
   /** The file. */
   readonly path: string;
-  /** How texts name it. */
+  /** Its path as shown in texts. */
   readonly shownPath: string;
   readonly mimeType: string;
   /** A description. */
@@ -26,10 +26,10 @@ export interface Artifact {
 /** The content of the file. */
 type ArtifactContent = { readonly text: string } | { readonly blob: string };
 
-/** The kind of an artifact, which is part of its address. */
+/** The kind of an artifact, which is part of its URI. */
 export type ArtifactKind = "outputs" | "images";
 
-/** How many artifacts are known; the files of older ones are kept. */
+/** The most artifacts to remember; the files of older ones are kept. */
 const MAX_ARTIFACTS = 500;
 /** The largest file that is sent as a resource. */
 const MAX_BYTES = 32 * 2 ** 20;
@@ -56,7 +56,7 @@ export class Artifacts {
       .filter(({ uri }) => uri.startsWith(`ipybox://${kind}/`)).reverse();
   }
 
-  /** Makes a file a resource. */
+  /** Adds a file as a resource. */
   add(kind: ArtifactKind, path: string, title: string): Artifact {
     const name = basename(path);
     const uri = `ipybox://${kind}/${name}`;
@@ -135,9 +135,9 @@ export async function inlineImage(
 /** The program's input besides the picture. */
 interface Scaling extends ImageSize {
   readonly source: InlineImage["mimeType"];
-  /** The longest side at first. */
+  /** The initial length of the longest side. */
   readonly longest: number;
-  /** The shortest that the longest side may get. */
+  /** The minimum length of the longest side. */
   readonly least: number;
   readonly types: readonly InlineImage["mimeType"][];
   /** The most bytes. */
@@ -156,7 +156,7 @@ const scaledSchema = z.object({
 
 /** Pictures are decoded one at a time: executed code can make many, and each takes a lot of memory. */
 const turns = new Mutex();
-/** The variables by which Deno finds its own cache. */
+/** The variables with which Deno finds its cache. */
 const CACHE_VARIABLES = ["DENO_DIR", "XDG_CACHE_HOME", "HOME"];
 /** The time limits for scaling a picture, and for its wait for others. */
 const TIMEOUT_MS = 30_000;
@@ -173,7 +173,7 @@ async function scaledDown(
 
 const drawnSchema = z.object({ sixels: z.string().regex(/^[!-~]*$/) });
 
-/** Draws a PNG in a size for a terminal that takes sixels; `undefined` if it cannot be decoded. */
+/** Converts a PNG of a given size to sixels for a terminal; `undefined` if it cannot be decoded. */
 export async function sixelsOf(
   pixels: Uint8Array<ArrayBuffer>,
   size: ImageSize,
@@ -183,9 +183,9 @@ export async function sixelsOf(
 }
 
 /**
- * Asks a program that decodes a picture, in another process: decoding a large one would hold up all
- * sessions for seconds, and one that the decoder cannot cope with would end this process, which a worker
- * does not prevent. It is embedded, so that it is also there in a bundled program.
+ * Runs a program that decodes a picture, in another process: decoding a large one would block all
+ * sessions for seconds, and one that the decoder cannot cope with would end this process, even from
+ * a worker. The program is embedded, so that bundles include it.
  */
 async function answerOf(
   name: "images/scale.js" | "images/sixel.js",
@@ -247,12 +247,12 @@ interface ImageSize {
   readonly height: number;
 }
 
-/** How a PNG begins: its signature, and that its first chunk is an IHDR of 13 bytes. */
+/** The start of a PNG: its signature, and the header of its first chunk, an IHDR of 13 bytes. */
 const PNG = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 13, 0x49, 0x48, 0x44, 0x52];
-/** The length of that with the chunk's content and checksum. */
+/** The length of the start with the chunk's content and checksum. */
 const PNG_HEADER = PNG.length + 13 + 4;
 
-/** Reads a picture's size before anything is decoded: code's small file can hold a huge one. */
+/** Reads a picture's size before anything is decoded: a small file can contain a huge picture. */
 export function imageSize(bytes: Uint8Array<ArrayBuffer>): ImageSize | undefined {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   if (bytes.length >= PNG_HEADER && PNG.every((byte, at) => bytes[at] === byte)) {
@@ -264,7 +264,9 @@ export function imageSize(bytes: Uint8Array<ArrayBuffer>): ImageSize | undefined
 
 /** The chunks of a PNG that make its pixels. */
 const PIXEL_CHUNKS: ReadonlySet<string> = new Set(["PLTE", "tRNS", "IDAT", "IEND"]);
-/** More than any encoder writes into the largest file that is read, whatever they hold. Each takes time to parse. */
+/**
+ * More chunks than any encoder writes into the largest file that is read. Each takes time to parse.
+ */
 const MAX_CHUNKS = 10_000;
 
 /**
@@ -301,8 +303,8 @@ interface Jpeg extends ImageSize {
 }
 
 /**
- * Markers of frame headers, and of other segments that make the pixels: tables, and which colours they
- * are (JFIF and Adobe). Colour profiles are left out, which are a language of their own.
+ * Markers of frame headers, and of other segments that make the pixels: tables and the kind of
+ * colours (JFIF and Adobe). Colour profiles, a language of their own, are left out.
  */
 const FRAMES: ReadonlySet<number> = new Set([0xc0, 0xc1, 0xc2]);
 const SEGMENTS: ReadonlySet<number> = new Set([0xc4, 0xdb, 0xdd, 0xe0, 0xee]);

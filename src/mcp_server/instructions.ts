@@ -1,6 +1,9 @@
 import type { Session } from "./session.ts";
 
-/** Instructions for models. Not all clients pass them on, so tool descriptions say all that matters. */
+/**
+ * Instructions for models. Not all clients pass them on: tool descriptions contain all that
+ * matters.
+ */
 export function instructionsFor(session: Pick<Session, "project">): string {
   return [...filesNote(session), INSTRUCTIONS].join("\n\n");
 }
@@ -15,7 +18,7 @@ export function filesNote({ project }: Pick<Session, "project">): string[] {
 }
 
 const INSTRUCTIONS = `
-Use ipybox for work of several tool calls, for large data and any computation: \
+Use ipybox for work with several tool calls, large data or any computation: \
 find tools with search_tools, then do the job in one execute_ipython_cell, where the tools of registered \
 MCP servers are typed Python functions.
 

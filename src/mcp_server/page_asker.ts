@@ -40,12 +40,12 @@ export class PageAsker {
     this.#page = page;
     const where = workspace === undefined ? "" : ` --workspace ${shellWord(workspace)}`;
     this.#command = `ipybox approvals${where}`;
-    const whose = label === "" ? "" : ` of ${label}`;
+    const owner = label === "" ? "" : ` of ${label}`;
     this.#link = new PageLink(page, (link) => {
       this.#inVain = false;
       const code = link.searchParams.get("code");
       log.info(
-        `Approvals${whose}: ${link}\n` +
+        `Approvals${owner}: ${link}\n` +
           `  or ${page.address} with the code ${code} (once, within 5 minutes; for you only)`,
       );
     });
@@ -61,7 +61,7 @@ export class PageAsker {
     this.#link.refresh();
   }
 
-  /** Leaves a request to the page; if nobody is there, it is withdrawn, and the reason returned. */
+  /** Leaves a request to the page; if nobody is there, withdraws it and returns the reason. */
   async decide(request: PersonRequest, isUnasked = false): Promise<string | undefined> {
     let why: string | undefined;
     const refuse = () => {
@@ -117,10 +117,10 @@ export class PageAsker {
   /** Instructions that the model passes on to the user, and actions that it must not take itself. */
   #instruction(request: PersonRequest): string {
     this.#link.refresh();
-    const [what, done] = request instanceof ElicitationRequest
+    const [answer, done] = request instanceof ElicitationRequest
       ? ["answer", "asked"]
       : ["approval", "done"];
-    return `the user's ${what} is needed, and no approval page is open, so it was not ${done}. ` +
+    return `the user's ${answer} is needed, and no approval page is open, so it was not ${done}. ` +
       `Ask the user to run \`${this.#command}\` in a terminal, or to open ${this.#page.address} with ` +
       "the newest code in this MCP server's log, and try again then: both are for the user alone";
   }

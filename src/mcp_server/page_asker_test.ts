@@ -19,7 +19,7 @@ const never = new AbortController().signal;
 const NOBODY =
   /^approval_unavailable: .*no approval page is open.*open http:\/\/127\.0\.0\.1:1234\/page\/ with the newest code/;
 
-/** A page that nobody has opened, with whoever asks there, and what the log was told. */
+/** A page that nobody has opened, its asker, and the asker's log. */
 class Asking implements Disposable {
   readonly time = new FakeTime();
   readonly channel = new ApprovalChannel();
@@ -33,7 +33,7 @@ class Asking implements Disposable {
     log: { ...silentLogger, info: (link) => void this.links.push(link) },
   });
 
-  /** Asks, and gives what came of it: `undefined` for an approval. */
+  /** Asks, and returns the outcome: `undefined` for an approval. */
   async ask(): Promise<string | undefined> {
     const response = await this.asker.confirm(change, never);
     return response.accepted ? undefined : `${response.type}: ${response.reason}`;
@@ -51,7 +51,7 @@ Deno.test("PageAsker refuses at once where nobody has a link, and gives one", as
   assertEquals(asking.links.length, 1);
 });
 
-Deno.test("PageAsker waits some seconds, once, for whoever was given a link", async () => {
+Deno.test("PageAsker waits some seconds, once, for a person who was given a link", async () => {
   using asking = new Asking();
   asking.asker.invite();
   const first = [asking.ask(), asking.ask()];
@@ -99,7 +99,7 @@ Deno.test("PageAsker gives a denial's reason, and no word more", async () => {
   assertEquals(asking.links, []);
 });
 
-Deno.test("PageAsker tells the code to the log alone", async () => {
+Deno.test("PageAsker writes the code to the log alone", async () => {
   using asking = new Asking();
   const first = await asking.ask();
   const second = asking.ask();

@@ -43,9 +43,9 @@ export class Preparation implements Work {
 const MAX_QUESTION_MS = 10 * 60_000;
 
 /** The progress of requests, by their signals. */
-const tellers = new WeakMap<AbortSignal, RequestProgress>();
+const reporters = new WeakMap<AbortSignal, RequestProgress>();
 
-/** Reports the progress of a request if its client wants that, from before the first await. */
+/** Reports the progress of a request if its client wants that, starting before the first await. */
 export class RequestProgress implements Disposable {
   #work: Work;
   readonly #ctx: ServerContext;
@@ -54,30 +54,33 @@ export class RequestProgress implements Disposable {
   #timer: ReturnType<typeof setInterval> | undefined;
   #expiry: Deadline | undefined;
   #isKept = false;
-  #told = "";
-  #toldAt = performance.now();
+  #lastMessage = "";
+  #reportedAt = performance.now();
   #count = 0;
 
   private constructor(work: Work, ctx: ServerContext, log: Logger) {
     this.#work = work;
     this.#ctx = ctx;
     this.#log = log;
-    tellers.set(ctx.mcpReq.signal, this);
+    reporters.set(ctx.mcpReq.signal, this);
     if (ctx.mcpReq._meta?.progressToken === undefined) return;
     this.#timer = setInterval(() => this.#look(), INTERVAL_MS);
     ctx.mcpReq.signal.addEventListener("abort", () => this.#stop(), { once: true });
   }
 
-  /** Starts reporting. An open request of the older era continues, as its numbers must increase. */
+  /**
+   * Starts reporting. Reports on an open request of the older era continue: their numbers must
+   * increase.
+   */
   static of(work: Work, ctx: ServerContext, log: Logger): RequestProgress {
-    const before = tellers.get(ctx.mcpReq.signal);
+    const before = reporters.get(ctx.mcpReq.signal);
     if (before === undefined) return new RequestProgress(work, ctx, log);
     before.#expiry?.[Symbol.dispose]();
     before.#work = work;
     return before;
   }
 
-  /** Switches to another work. */
+  /** Switches to other work. */
   follow(work: Work): void {
     this.#work = work;
     this.#startedAt = performance.now();
@@ -100,15 +103,15 @@ export class RequestProgress implements Disposable {
     clearInterval(this.#timer);
     this.#expiry?.[Symbol.dispose]();
     this.#timer = undefined;
-    tellers.delete(this.#ctx.mcpReq.signal);
+    reporters.delete(this.#ctx.mcpReq.signal);
   }
 
   #look(): void {
     const message = shownActivity(this.#work);
     const now = performance.now();
-    if (message === this.#told && now - this.#toldAt < HEARTBEAT_MS) return;
-    this.#told = message;
-    this.#toldAt = now;
+    if (message === this.#lastMessage && now - this.#reportedAt < HEARTBEAT_MS) return;
+    this.#lastMessage = message;
+    this.#reportedAt = now;
     const seconds = Math.round((now - this.#startedAt) / 1000);
     this.#ctx.mcpReq.notify({
       method: "notifications/progress",

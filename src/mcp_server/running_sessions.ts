@@ -1,8 +1,8 @@
 /**
  * The sessions of `ipybox mcp` that run as this user, so that the user can find them from a terminal.
  *
- * A session's file holds the token with which approvals are decided. So it is readable by its user alone,
- * in a folder that the sandbox never opens and that no workspace may contain.
+ * A session's file contains the token for deciding approvals. Only its user can read it, in a
+ * folder that the sandbox never opens and that no workspace may contain.
  */
 import { z } from "zod";
 import { bodyOf, directClient } from "../base/http.ts";
@@ -27,7 +27,9 @@ export async function prepareSessionsFolder(): Promise<void> {
   if (folder !== undefined) await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
 }
 
-/** Announces a session by a file that stays locked: others can take over a port that was closed. */
+/**
+ * Announces a session with a file that stays locked: others can take over a port that was closed.
+ */
 export async function announceSession(session: RunningSession): Promise<AsyncDisposable> {
   const folder = inState("sessions");
   if (folder === undefined) return { [Symbol.asyncDispose]: () => Promise.resolve() };

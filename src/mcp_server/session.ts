@@ -35,13 +35,15 @@ import { SettingQuestions, type UnacceptedSetting } from "./setting_questions.ts
 import type { PageAsker } from "./page_asker.ts";
 import { CellTasks } from "./tasks.ts";
 
-/** The parts that can be started before a client is there. */
+/** The parts that can be started before a client connects. */
 interface PreparedParts extends CellParts {
-  /** Disposed of with them. */
+  /** Disposed of with the parts. */
   readonly stack: AsyncDisposableStack;
 }
 
-/** How a client's changes are decided; with `"fixed"`, it is not offered tools that make any. */
+/**
+ * How a client's changes are decided; with `"fixed"`, it is not offered tools that make changes.
+ */
 type ChangeMode = ApprovalMode | "fixed";
 
 /** Options of `McpServer.serveStdio()`. */
@@ -109,9 +111,9 @@ export interface SessionOptions extends McpServerOptions, OwnOptions {
 
 /** The settings that a session reads each time it starts a kernel. */
 export interface SessionSettings {
-  /** Finds those that do not count yet. */
+  /** Finds the settings that do not count yet. */
   unaccepted(): Promise<readonly UnacceptedSetting[]>;
-  /** Reads those that count, and returns the kernel's variables. */
+  /** Reads the settings that count, and returns the kernel's variables. */
   read(): Promise<CodeExecutorOptions["kernelEnv"]>;
 }
 
@@ -144,7 +146,7 @@ export class Session implements AsyncDisposable {
   readonly #closing = new AbortController();
   readonly #listeners = new Set<() => void | Promise<void>>();
   #starting: string | undefined;
-  /** The cells that run or wait for their turn, in order. */
+  /** The running and queued cells, in order. */
   readonly #underWay = new Set<CellRun>();
   /** The cells for which the client has stopped waiting, with the results of the last ones. */
   #parked: readonly CellRun[] = [];
@@ -234,7 +236,9 @@ export class Session implements AsyncDisposable {
     return (await ServerRegistry.open({ workspace: await this.workspace, servers })).names;
   }
 
-  /** Searches the tools of some servers; without these, those of all and the saved actions. */
+  /**
+   * Searches the tools of some servers; by default, the tools of all servers and the saved actions.
+   */
   async searchTools(query: string, servers?: readonly string[]): Promise<ToolMatches> {
     const { ToolIndex } = await import("../apigen/search.ts");
     this.#index ??= new ToolIndex(await this.mcptools());
@@ -290,17 +294,18 @@ export class Session implements AsyncDisposable {
     this.#ends = true;
   }
 
-  /** Makes room for a cell: each that waits takes memory, even when its client has gone. */
+  /** Reserves room for a cell: a waiting one takes memory, even when its client has gone. */
   #admit(code: string): Disposable {
     using taken = new DisposableStack();
-    const what = taken.use(this.#places.tryAcquire()) === undefined
+    const excess = taken.use(this.#places.tryAcquire()) === undefined
       ? `${MAX_CELLS} cells`
       : taken.use(this.#code.tryAcquire(code.length)) === undefined
       ? "Cells with much code"
       : undefined;
-    if (what === undefined) return taken.move();
+    if (excess === undefined) return taken.move();
     throw new Error(
-      `${what} are already running or queued in this session: wait for their results, then run this one`,
+      `${excess} are already running or queued in this session: wait for their results, then run ` +
+        "this one",
     );
   }
 
@@ -317,14 +322,14 @@ export class Session implements AsyncDisposable {
     return this.#parked;
   }
 
-  /** Keeps such a cell. */
+  /** Keeps a cell for which the client has stopped waiting. */
   park(cell: CellRun): void {
     if (this.#parked.includes(cell)) return;
     const old = this.#parked.filter(({ isOver }) => isOver).slice(0, 1 - MAX_PARKED);
     this.#parked = [...this.#parked.filter((parked) => !old.includes(parked)), cell];
   }
 
-  /** Finds such a cell. */
+  /** Finds a cell for which the client has stopped waiting. */
   parkedCell(id: string): CellRun {
     const cell = this.#parked.find((parked) => parked.id === id);
     if (cell !== undefined) return cell;
@@ -339,7 +344,7 @@ export class Session implements AsyncDisposable {
     return [...this.#underWay, ...this.#parked].find((run) => run.execution === execution);
   }
 
-  /** Makes a cell's full text a resource. */
+  /** Saves a cell's full text as a resource. */
   async saveOutput(whole: string | { readonly text: string }): Promise<Artifact | undefined> {
     try {
       const path = typeof whole === "string"
@@ -374,7 +379,7 @@ export class Session implements AsyncDisposable {
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
   }
 
-  /** Announces that the servers, and so the resources, have changed. */
+  /** Announces that the servers, and with them the resources, have changed. */
   async serversChanged(): Promise<void> {
     await Promise.all([...this.#listeners].map((listener) => listener()));
   }
@@ -471,7 +476,7 @@ export class Session implements AsyncDisposable {
     return { executor, page: asker, stack: stack.move() };
   }
 
-  /** Asks about settings that do not count yet, and reads those that count then. */
+  /** Asks about settings that do not count yet, and then reads all that count. */
   async #settle(
     settings: SessionSettings,
     page: ApprovalPage,
@@ -495,7 +500,10 @@ export class Session implements AsyncDisposable {
     return await settings.read();
   }
 
-  /** Starts the kernel, or attaches to that of the durable session, which disposing the parts does not end. */
+  /**
+   * Starts the kernel, or attaches to the durable session's, which outlives the disposal of the
+   * parts.
+   */
   async #open(
     parts: AsyncDisposableStack,
     options: OwnExecutorOptions & { readonly workspace: string },
@@ -519,7 +527,7 @@ export class Session implements AsyncDisposable {
     return executor;
   }
 
-  /** The durable session has ended, or another program has attached to it. */
+  /** Handles the end of the durable session, or its loss to another program. */
   #lose(reason: unknown, running: AsyncDisposable): void {
     if (this.#closing.signal.aborted || this.#running !== running) return;
     if (reason instanceof SessionTakenError) {
@@ -538,7 +546,7 @@ export class Session implements AsyncDisposable {
     });
   }
 
-  /** The name of the durable session, if it is one. */
+  /** The name of the session, if it is durable. */
   get #name(): string | undefined {
     return this.#options.durable?.name;
   }

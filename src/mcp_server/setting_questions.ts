@@ -11,16 +11,16 @@ import type { InputRequiredResult } from "./sdk.ts";
 export interface UnacceptedSetting {
   /** The file, relative to the workspace. */
   readonly file: string;
-  /** What would count then, or has changed: texts of others, and ipybox's headings. */
+  /** The content that would count, or has changed: other people's text under ipybox's headings. */
   readonly parts: readonly { readonly heading: string; readonly lines: readonly string[] }[];
   readonly question: string;
-  /** Whether the user has refused it as it is. */
+  /** Whether the user has refused the file's current content. */
   readonly isRefused: boolean;
   /** Records the answer. */
   answer(isAccepted: boolean): Promise<void>;
 }
 
-/** Where a start asks, and until when. */
+/** How a start asks, and the end of its wait. */
 interface Asking {
   readonly page: ApprovalPage;
   readonly asker: PageAsker;
@@ -52,7 +52,7 @@ export class SettingQuestions {
   #open: OpenQuestion | undefined;
   #asked = Promise.withResolvers<void>();
 
-  /** Asks about settings, one after the other; returns those that do not count then. */
+  /** Asks about settings, one after the other; returns those that still do not count. */
   async ask(settings: readonly UnacceptedSetting[], asking: Asking): Promise<UnacceptedSetting[]> {
     const others: UnacceptedSetting[] = [];
     for (const setting of settings) {
@@ -90,7 +90,7 @@ export class SettingQuestions {
     this.#asked = Promise.withResolvers();
   }
 
-  /** Waits for a start. Returns the question for the client's user that it waits for. */
+  /** Waits for a start. Returns the question for the client's user, if the start waits for one. */
   async during(
     start: Promise<unknown>,
     { ctx, rounds, hasForms, progress }: WaitingRequest,

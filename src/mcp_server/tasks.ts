@@ -53,7 +53,7 @@ class CellTask implements Disposable {
     this.#session = session;
   }
 
-  /** Until when its result is kept; `undefined` before its end. */
+  /** The time until which its result is kept; `undefined` before its end. */
   get keptUntil(): number | undefined {
     return this.run.endedAt && this.run.endedAt + KEPT_MS;
   }
@@ -100,7 +100,7 @@ class CellTask implements Disposable {
     this.run.cancel(new DOMException("The task was cancelled", "AbortError"));
   }
 
-  /** Cancels the cell soon if it waits for its client, unless that polls again. */
+  /** Cancels the cell soon if it waits for its client, unless the client polls again. */
   abandon(): void {
     if (this.#abandoning !== undefined || this.run.isOver) return;
     const deadline = this.#abandoning = new Deadline(ABANDONED_MS, {
@@ -174,7 +174,7 @@ export class CellTasks implements Disposable {
     return (task?.keptUntil ?? Infinity) < Date.now() ? undefined : task;
   }
 
-  /** Called when another cell is requested: a cell that waits for a client that is gone must not delay it. */
+  /** Called when another cell is requested: a cell whose client has gone must not delay it. */
   onNewCell(): void {
     for (const run of this.#session.parked) this.#tasks.get(run)?.abandon();
   }

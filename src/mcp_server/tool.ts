@@ -36,7 +36,7 @@ interface Tool<Arguments> {
   readonly description: string;
   /** Its arguments. Schemas are made when a client asks for them. */
   readonly input: () => z.ZodType<Arguments>;
-  /** The hints of the protocol that hold for it. */
+  /** The protocol's hints that apply to it. */
   readonly hints: readonly Hint[];
   /** Its first step, in one line. */
   readonly activity?: string;
@@ -53,7 +53,7 @@ export function addTool<Arguments>(
 ): RegisteredTool {
   return server.registerTool(name, {
     ...shown,
-    // All of them, as clients take different ones for granted.
+    // All of them, because clients assume different defaults.
     annotations: Object.fromEntries(HINTS.map((name) => [`${name}Hint`, hints.includes(name)])),
     inputSchema: declare(input),
   }, async (args, ctx) => {

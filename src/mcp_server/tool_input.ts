@@ -32,7 +32,7 @@ const plainSchema: z.ZodType<PlainSchema> = z.lazy(() =>
   })
 );
 
-/** Declares arguments in that subset, but takes `null`, empty values and numbers as text. */
+/** Declares arguments in that subset, but also accepts `null`, empty values and numbers as text. */
 export const forClients: DeclareInput = (schema) => {
   const own = once(() => schema()["~standard"]);
   const declared = once(() =>
@@ -74,7 +74,7 @@ export const withSession: DeclareInput = (schema) => {
   };
 };
 
-/** Makes something when it is first needed. */
+/** Creates a value when it is first needed. */
 function once<T>(make: () => T): () => T {
   let made: { readonly value: T } | undefined;
   return () => (made ??= { value: make() }).value;

@@ -6,7 +6,10 @@ type Renew = (serverName: string) => Promise<void>;
 
 /** How long calls and cells wait for the update of a server's API. */
 const PATIENCE_MS = 5000;
-/** How often the API of one server is updated in a row: some servers report a change for each list. */
+/**
+ * How often the API of one server is updated in a row: some report a change whenever tools are
+ * listed.
+ */
 const MAX_IN_A_ROW = 2;
 
 /** Updates the Python APIs of servers that report changed tools. */
@@ -39,7 +42,10 @@ export class ToolChanges implements AsyncDisposable {
     this.#begin(serverName);
   }
 
-  /** Call this when a server was started: if its tools changed before, it has its first ones again. */
+  /**
+   * Call this when a server was started: if its tools changed before, it has its initial ones
+   * again.
+   */
   started(serverName: string): void {
     if (this.#changeable.has(serverName)) this.add(serverName);
   }

@@ -194,7 +194,7 @@ interface ServerHooksOptions {
   readonly gate: ApprovalGate;
   /** Receives each question when it has ended. */
   readonly questionEnded: (question: EndedQuestion) => void;
-  /** Receives why questions were not answered. */
+  /** Receives the reasons for unanswered questions. */
   readonly log: Logger;
 }
 
@@ -231,7 +231,7 @@ export function serverHooks(serverName: string, options: ServerHooksOptions): Se
   };
 }
 
-/** The arguments that are recorded: of a URL only the origin, as the rest may be a one-time link. */
+/** The arguments to record: only the origin of a URL, because the rest may be a one-time link. */
 function notedArguments({ arguments: args }: ApprovalCall): ExactObject {
   return typeof args.url === "string" ? { ...args, url: new URL(args.url).origin } : args;
 }

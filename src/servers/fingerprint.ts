@@ -7,7 +7,10 @@ import { parsedJson } from "../json/plain.ts";
 import type { Tool } from "../mcp/tools.ts";
 import { replaceVariables, type ServerParams, type StdioServerParams } from "../mcp/params.ts";
 
-/** More parameters than this become one part of the fingerprint, and so do those of which one has a longer name. */
+/**
+ * More parameters than this, or any with a longer name, make all of them one part of the
+ * fingerprint.
+ */
 const MAX_PARAMETERS = 200;
 const MAX_NAME = 200;
 
@@ -35,7 +38,7 @@ function writeLaunch(params: ServerParams): string {
   return headers.length === 0 ? url : `${url} (headers: ${names})`;
 }
 
-/** Lists what in a server's registration a consent to its tools is bound to. */
+/** Lists the parts of a server's registration that a consent to its tools is bound to. */
 export function serverFingerprint(params: ServerParams): FingerprintPart[] {
   if ("command" in params) {
     const { command, args = [], env = {}, cwd, sandbox, protocol, ...rest } = params;
@@ -68,7 +71,7 @@ export function serverFingerprint(params: ServerParams): FingerprintPart[] {
 /** Cached by the immutable definitions, as calls with a possible consent need it. */
 const fingerprintOfTools = new WeakMap<Tool, readonly FingerprintPart[]>();
 
-/** Lists what a consent to a tool is bound to. */
+/** Lists the parts of a tool that a consent to it is bound to. */
 export function toolFingerprint(tool: Tool | undefined): readonly FingerprintPart[] {
   if (tool === undefined) return [shown("tool", "definition", "none")];
   return fingerprintOfTools.getOrInsertComputed(tool, listToolParts);
@@ -110,7 +113,7 @@ function jsonParts(
     .flatMap(([name, value]) => value === undefined ? [] : [shown(about, name, json(value))]);
 }
 
-/** A value that people see as `text`, or of which they see only that it changed. */
+/** A value that people see as `text`; without it, they only see that the value changed. */
 function hidden(name: string, value: string, text: string | undefined): FingerprintPart {
   const part = { name, about: "server", value } as const;
   return text === undefined ? part : { ...part, shown: text };

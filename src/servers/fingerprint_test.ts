@@ -4,7 +4,7 @@ import type { Tool } from "../mcp/tools.ts";
 import type { ServerParams } from "../mcp/params.ts";
 import { launchText, serverFingerprint, toolFingerprint } from "./fingerprint.ts";
 
-/** How servers are registered, and what people are shown of it. */
+/** Servers as registered, and as shown to people. */
 const LAUNCHES: readonly (readonly [params: ServerParams, text: string])[] = [
   [{ command: "npx", args: ["-y", "@mcp/fs@1.2", "/data"] }, "npx -y @mcp/fs@1.2 /data"],
   [{ command: "my server", args: ["it's", ""] }, "'my server' 'it\\'s' ''"],
@@ -23,7 +23,7 @@ const LAUNCHES: readonly (readonly [params: ServerParams, text: string])[] = [
   [{ command: "x", args: ["--token", "${T}"] }, "x --token ${T}"],
   [{ command: "x", args: ["--token", "--verbose"] }, "x --token --verbose"],
   [{ command: "x\u001b[2K", args: ["a\nb"] }, "'x\\x1b[2K' 'a\\nb'"],
-  // What hides as a secret is none: it would run.
+  // A value that poses as a secret is not hidden: it would run.
   [{ command: "python3", args: ["-Wtoken", "/tmp/evil.py"] }, "python3 -Wtoken /tmp/evil.py"],
   [{ command: "python3", args: ["--token", "/tmp/evil.py"] }, "python3 --token /tmp/evil.py"],
   [
@@ -76,7 +76,7 @@ for (const [params, text] of LAUNCHES) {
 const STDIO: ServerParams = { command: "npx", args: ["fs"], env: { A: "1" } };
 const HTTP: ServerParams = { url: "https://h.example/mcp", headers: { A: "1" } };
 
-/** Registrations before and after, and what people are told. */
+/** Registrations before and after, and the changes that people see. */
 const SERVERS: readonly (readonly [ServerParams, ServerParams, readonly string[]])[] = [
   [STDIO, { env: { A: "1" }, args: ["fs"], command: "npx" }, []],
   [STDIO, { ...STDIO, args: ["evil"] }, ["command was 'npx fs', is 'npx evil'"]],
@@ -127,7 +127,7 @@ const TOOL: Tool = {
   annotations: { readOnlyHint: false },
 };
 
-/** Another definition of the tool, and what people are told. */
+/** Another definition of the tool, and the changes that people see. */
 const TOOLS: readonly (readonly [Partial<Tool> | undefined, readonly string[]])[] = [
   [{}, []],
   [{

@@ -11,9 +11,9 @@ import {
 
 /** The servers in another program's configuration file. */
 interface ImportedServers {
-  /** Their parameters by the names that they get here, in the order of the file. */
+  /** Their parameters by their names here, in the order of the file. */
   readonly servers: ReadonlyMap<string, ServerParams>;
-  /** The names in the file of servers that get another name here, by their new names. */
+  /** The names in the file of renamed servers, by their new names. */
   readonly renamed: ReadonlyMap<string, string>;
   /** Why servers cannot be used, by their names in the file. */
   readonly unusable: ReadonlyMap<string, ConfigError>;
@@ -64,7 +64,9 @@ function serversIn(path: string, file: unknown): Readonly<Record<string, unknown
   throw new ConfigError(`No servers in ${path}: it has none of ${places}`);
 }
 
-/** Converts an editor's variables to ours. Throws for those that only the editor can fill in. */
+/**
+ * Converts an editor's variables to ours. Throws for variables that only the editor can fill in.
+ */
 function withOwnVariables(server: string, value: unknown): unknown {
   if (typeof value === "string") {
     return replaceVariables(value, (body) => {

@@ -2,7 +2,7 @@ import { assertEquals, assertThrows } from "@std/assert";
 import { ConfigError } from "../base/errors.ts";
 import { parseServersFile } from "./import_config.ts";
 
-/** Files of other programs, and what is taken from them. */
+/** Files of other programs, and the servers read from them. */
 const FILES: readonly (readonly [program: string, text: string, servers: unknown])[] = [
   [
     "most programs",
@@ -44,7 +44,7 @@ Deno.test("parseServersFile() gives servers names that Python can import", () =>
   assertEquals([...renamed], [["brave_search", "Brave-search"], ["class_server", "class"]]);
 });
 
-/** Servers that cannot be used, and what is said of them. */
+/** Servers that cannot be used, and the errors. */
 const UNUSABLE: readonly (readonly [name: string, params: string, said: string])[] = [
   ["__proto__", '{"command":"1"}', "Invalid MCP server name"],
   ["日本", '{"command":"1"}', "Invalid MCP server name"],

@@ -27,13 +27,13 @@ interface McpPoolOptions extends ConnectOptions, ServersOptions {
   readonly starts: Pick<StartApproval, "approveStart" | "unasked">;
 }
 
-/** What a server may be started with. */
+/** The evidence with which a server may be started. */
 type ApprovedStart = Pick<StartEvidence, "settings">;
 
 /** A request on a connection. */
 type Use<T> = (connection: McpConnection, signal: AbortSignal) => Promise<T>;
 
-/** The concurrent requests that one server receives; others wait. */
+/** The most concurrent requests that one server receives; others wait. */
 const MAX_CONCURRENT_CALLS = 64;
 /** How many servers start ahead at a time: their starts must leave room for the kernel's. */
 const MAX_STARTS_AHEAD = 2;
@@ -81,7 +81,7 @@ export class McpPool implements AsyncDisposable {
     });
   }
 
-  /** Uses such a connection for calls from now on, unless there is one with the same parameters. */
+  /** Uses a new connection for calls from now on, unless one with the same parameters exists. */
   adopt(serverName: string, connection: McpConnection): boolean {
     return this.#server(serverName).adopt(connection);
   }
@@ -171,9 +171,9 @@ export class McpPool implements AsyncDisposable {
   }
 
   /**
-   * Starts servers in the background, so that their first requests find them running. Those that the user
-   * has not registered stay: starting them may need an approval. A server that cannot be started is one
-   * for its next request.
+   * Starts servers in the background, so that their first requests find them running. Servers that
+   * the user has not registered are left out: starting them may need an approval. If a start fails,
+   * the server's next request tries again.
    */
   startAhead(serverNames: readonly string[]): void {
     for (const serverName of serverNames) {
@@ -340,7 +340,7 @@ interface PooledServerOptions {
 class PooledServer implements AsyncDisposable {
   /** How the server is started or reached. */
   readonly params: ServerParams;
-  /** How long nobody may use the server before it is stopped. */
+  /** Stops the server after a time without use. */
   readonly idle: Deadline;
 
   readonly #options: PooledServerOptions;
@@ -370,7 +370,7 @@ class PooledServer implements AsyncDisposable {
     return parts.move();
   }
 
-  /** The connection, if there is one. */
+  /** The connection, if any. */
   get connected(): McpConnection | undefined {
     return this.#connected;
   }
@@ -395,7 +395,7 @@ class PooledServer implements AsyncDisposable {
     return current;
   }
 
-  /** Uses a connection, unless there is one. */
+  /** Uses a connection, unless one exists. */
   adopt(connection: McpConnection): boolean {
     if (this.#current !== undefined) return false;
     this.#follow(Promise.resolve(connection));

@@ -15,13 +15,13 @@ import { forgetShapes } from "./shapes.ts";
 export interface ServerRegistryOptions {
   /** The folder with `.ipybox/mcp.json`. Without it, no file is read or written. */
   workspace?: string;
-  /** Servers that are registered for this process only. They override those of the file. */
+  /** Servers that are registered for this process only. They override the file's servers. */
   servers?: GivenServers;
   /** Whether the servers that are in the file now count as if they were registered for this process. */
   trust?: TrustSetting | undefined;
 }
 
-/** Servers by name, in addition to those of the file; or a registry to use instead. */
+/** Servers by name, in addition to the file's servers; or a registry to use instead. */
 export type GivenServers = Readonly<Record<string, ServerParams>> | ServerRegistry;
 
 /** The files in the workspace that a server's start runs or obeys. */
@@ -39,7 +39,7 @@ interface GivenServer {
   readonly run?: RunFiles | "any";
 }
 
-/** The file. Only its `mcpServers` are ours. */
+/** The file's content. Only its `mcpServers` are ours. */
 type RegistryFile = Record<string, unknown> & { mcpServers: Record<string, unknown> };
 
 /**
@@ -108,7 +108,7 @@ export class ServerRegistry {
     return [...this.#servers].sort(([a], [b]) => a < b ? -1 : 1);
   }
 
-  /** The servers of this process that nobody has looked at yet. */
+  /** The servers of this process whose files have not been recorded yet. */
   get unseen(): (readonly [string, ServerParams])[] {
     return [...this.#given].flatMap(([name, { params, run }]) => run ? [] : [[name, params]]);
   }
@@ -118,7 +118,7 @@ export class ServerRegistry {
    *
    * @param name The server's name.
    * @param params How it is started or reached.
-   * @returns `false` for one of the file.
+   * @returns `false` for a server of the file.
    */
   isGiven(name: string, params: ServerParams): boolean {
     const given = this.#given.get(name);
@@ -154,7 +154,7 @@ export class ServerRegistry {
   }
 
   /**
-   * Makes a server of the file the user's own, as they saw it.
+   * Marks a server of the file as the user's own, as they saw it.
    *
    * @param name The server's name.
    * @param params How it is started or reached.
@@ -361,12 +361,18 @@ function filesOf(name: string): string {
   return `${name} files`;
 }
 
-/** The same for a server of the application: with other parameters, it is another one. */
+/**
+ * Like {@linkcode filesOf}, for a server of the application: with other parameters, it is another
+ * server.
+ */
 function givenFilesOf(name: string, params: ServerParams): string {
   return `${filesOf(name)} as given: ${sha256(canonicalJson(toExact(params))).slice(0, 32)}`;
 }
 
-/** The settings of its sandbox that a registration is bound to: those outside workspaces are the user's own. */
+/**
+ * The sandbox settings that a registration is bound to: settings outside workspaces are the user's
+ * own.
+ */
 export function boundSettings({ settings }: Pick<RunFiles, "settings">): string | undefined {
   return settings?.isInWorkspace ? settings.text ?? undefined : undefined;
 }
@@ -375,7 +381,7 @@ function filesIn(run: RunFiles): object {
   return { files: run.files, settings: boundSettings(run) ?? null };
 }
 
-/** The files that a server runs, for people, who see changes in the beginning of the digests. */
+/** The files that a server runs, for people: the beginning of a digest shows changes. */
 function runText(run: RunFiles): string {
   const settings = boundSettings(run);
   const lines = Object.entries(run.files).map(([path, digest]) =>

@@ -45,7 +45,7 @@ Deno.test("ServerRegistry keeps what is not its own in the file", async () => {
   });
 });
 
-Deno.test("ServerRegistry puts given servers over those of the file, until told anew", async () => {
+Deno.test("ServerRegistry prefers given servers to the file's, until registered anew", async () => {
   await inWorkspace(async (workspace) => {
     await (await ServerRegistry.open({ workspace })).register("a", { command: "file" });
     const registry = await ServerRegistry.open({ workspace, servers: { a: { command: "given" } } });

@@ -81,7 +81,7 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
     this.#fresh = new Map();
     try {
       const folder = await makeWorkspaceState(this.#workspace);
-      if (folder === undefined) return; // nobody keeps them
+      if (folder === undefined) return; // they cannot be kept
       using _lock = await lockUserFolder(folder);
       const all = new Map<string, ToolShape>();
       for (const shape of [...await read(folder), ...fresh]) add(all, shape);

@@ -20,7 +20,7 @@ interface StartApprovalOptions extends Pick<ConnectOptions, "workspace" | "varia
     call: ApprovalCall,
     options: Pick<DecideOptions, "signal" | "check"> & { readonly noted: ApprovalCall },
   ) => Promise<unknown>;
-  /** Receives the servers that were not started. */
+  /** Receives reports of servers that were not started. */
   readonly log: Logger;
 }
 
@@ -36,8 +36,8 @@ export class StartApproval {
   }
 
   /**
-   * Throws if a server may not be started. A yes is remembered until its evidence changes, which is returned
-   * to be used.
+   * Throws if a server may not be started. Returns the evidence to start it with. A yes is
+   * remembered until the evidence changes.
    */
   async approveStart(
     serverName: string,
@@ -121,7 +121,7 @@ export class StartApproval {
     }
   }
 
-  /** What a server starts with; `undefined` if that needs a question. */
+  /** Finds the evidence to start a server with; `undefined` if a person must be asked first. */
   async unasked(serverName: string, params: ServerParams): Promise<StartEvidence | undefined> {
     const { registry, workspace, variables } = this.#options;
     const options = { workspace, variables, log: this.#log };
@@ -138,7 +138,7 @@ export class StartApproval {
     return await startEvidence(serverName, params, { workspace, variables, isOwn, log: this.#log });
   }
 
-  /** The same. Throws for a server that cannot be started. */
+  /** Like {@linkcode evidence}, but reports a server that cannot be started as a failed call. */
   async #evidence(
     serverName: string,
     params: ServerParams,

@@ -30,9 +30,9 @@ export interface StartEvidence {
 interface StartEvidenceOptions {
   /** The registry's workspace. */
   readonly workspace: string | undefined;
-  /** Where `${VAR}` comes from, instead of the environment and the workspace's `.env`. */
+  /** The source of `${VAR}`, instead of the environment and the workspace's `.env`. */
   readonly variables?: VariableLookup | undefined;
-  /** Whether the user registered it, and nobody need read what it runs. */
+  /** Whether the user registered it, so that nobody needs to read what it runs. */
   readonly isOwn?: boolean;
   /** Receives warnings about the `.env`. */
   readonly log: Logger;
@@ -75,7 +75,10 @@ export async function startEvidence(
   return { params: shown, settings, files: digests };
 }
 
-/** What a server starts with without a question: what it ran when the user or the application registered it. */
+/**
+ * Finds the evidence to start a server with, if unchanged since the user or the application
+ * registered it.
+ */
 export async function unaskedStart(
   registry: ServerRegistry,
   [serverName, params]: readonly [string, ServerParams],
@@ -86,7 +89,10 @@ export async function unaskedStart(
   return registry.isUnchanged(serverName, run) ? run : undefined;
 }
 
-/** A warning about what executed code can change of a server that runs with the user's rights. */
+/**
+ * A warning about files that executed code can change, of a server that runs with the user's
+ * rights.
+ */
 export function reachText(
   serverName: string,
   { params, files }: Pick<StartEvidence, "params" | "files">,
@@ -134,7 +140,10 @@ class NamedFiles {
     }
   }
 
-  /** Adds a file that may run and that code can change, or that is in `.ipybox`, with those beside it. */
+  /**
+   * Adds a file that may run and that code can change; for a file in `.ipybox`, the entry that
+   * contains it.
+   */
   async #addPath(path: string): Promise<void> {
     const hidden = join(this.#workspace, ".ipybox");
     if (isInside(path, hidden)) {
@@ -178,7 +187,7 @@ class NamedFiles {
     if (!status.isFile) return sha256("no file"); // such as a socket
     this.#bytes += status.size;
     if (this.#bytes > MAX_BYTES) throw this.#tooMuch();
-    // By now, code may have put something else there that never ends.
+    // By now, code may have replaced it with something that never ends.
     return sha256(await readHostileBytes(path, status.size) ?? "no file");
   }
 
@@ -191,7 +200,9 @@ class NamedFiles {
   }
 }
 
-/** Names of data. A file with any other name may run, as a script needs none of its own. */
+/**
+ * Names of data files. A file with any other name may run, because scripts need no special name.
+ */
 const DATA = new RegExp(
   "\\.((db|sqlite3?)(-(wal|shm|journal))?|duckdb(\\.wal)?|json|jsonl|ndjson|geojson|csv|tsv|parquet|arrow|feather|avro|xls|xlsx|ods|" +
     "doc|docx|odt|ppt|pptx|odp|pdf|epub|md|markdown|rst|log|bib|eml|mbox|ics|vcf|png|jpe?g|gif|" +

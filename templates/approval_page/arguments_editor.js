@@ -1,21 +1,21 @@
 /**
- * The fields in which arguments are edited: a text of its own as it is, all others as JSON.
+ * The fields for editing arguments: each long text in a field of its own, all others as JSON.
  *
  * @module
  */
 import { count, el, onCtrlEnter } from "./dom.js";
 import { escapeHidden, foreign, isPlain } from "./visible.js";
 
-/** A text that is longer, or has several lines, is not read as JSON. */
+/** A text that is longer, or has several lines, gets a field of its own. */
 const MAX_INLINE = 80;
-/** How high a field is at least and at most, in rows, and how many characters one row has. */
+/** The minimum and maximum height of a field, in rows, and the characters in a row. */
 const MIN_ROWS = 2;
 const MAX_ROWS = 24;
 const COLUMNS = 90;
 
 /** Fields for the arguments of one request. */
 export class ArgumentsEditor {
-  /** All of them. */
+  /** The element with all fields. */
   element;
 
   #texts;
@@ -23,8 +23,8 @@ export class ArgumentsEditor {
 
   /**
    * @param entries The arguments.
-   * @param options Whether they are those of a shell command, whose command is a text of its own; and
-   * what to do when something was edited, and to allow.
+   * @param options Whether they belong to a shell command, whose `cmd` gets a field of its own; and
+   * the callbacks for edits and for allowing.
    */
   constructor(entries, { isShell, onInput, onAllow }) {
     const isText = ([name, value]) =>
@@ -51,26 +51,26 @@ export class ArgumentsEditor {
     onCtrlEnter(this.element, onAllow);
   }
 
-  /** Whether anything is other than it was asked for. */
+  /** Whether anything differs from the request. */
   get changed() {
     return [...this.#texts, this.#json].some(isChanged);
   }
 
-  /** Goes to the first field. */
+  /** Focuses the first field. */
   focus() {
     const { area } = this.#texts[0] ?? this.#json;
     area.focus();
     area.setSelectionRange(0, 0);
   }
 
-  /** The arguments as they are now: texts by their names, and the JSON of all others. */
+  /** The current arguments: texts by name, and the JSON of all others. */
   get edited() {
     const texts = this.#texts.map(({ name, area }) => [name, area.value]);
     return { texts: Object.fromEntries(texts), json: this.#json.area.value };
   }
 }
 
-/** The entries with old and new text as they are. */
+/** The entries, with old and new text as separate ones. */
 function withoutEdits(entries) {
   return entries.flatMap((entry) => {
     if (!("before" in entry)) return [entry];
@@ -99,7 +99,7 @@ function quoted(text) {
   return escapeHidden(JSON.stringify(text));
 }
 
-/** A field, with its name and whether it was changed. */
+/** Creates a field, with its name and whether it was changed. */
 function fieldOf(id, name, text, lines = 1) {
   const mark = el("span", { class: "changed", hidden: true }, "changed");
   const size = lines > 1 ? el("span", { class: "note" }, ` ${count(lines, "line")} of text`) : "";

@@ -1,8 +1,8 @@
-/** How long after a lost connection the next one is tried, at first and at most. */
+/** The initial and the longest delay before reconnecting. */
 const RETRY_MS = 250;
 const MAX_RETRY_MS = 5000;
 
-/** How ipybox closes a connection when it ends. */
+/** The status with which ipybox closes a connection when it ends. */
 const GOING_AWAY = 1001;
 
 /** The requests that ipybox reports, kept up to date. */
@@ -11,12 +11,12 @@ export class Board {
   pending = new Map();
   /** The decided requests, the newest first: `{ request, outcome }`. */
   settled = [];
-  /** How many decided ones ipybox no longer reports. */
+  /** The number of decided requests that ipybox no longer reports. */
   dropped = 0;
   /** The requests that wait in other sessions, the oldest first; and whether there are more. */
   elsewhere = [];
   hasMoreElsewhere = false;
-  /** The folder that the code works in; `null` where there is none. */
+  /** The folder that the code works in; `null` without one. */
   workspace = null;
   /** `"connecting"`, `"open"`, `"lost"`, `"ended"` or `"closed"`. */
   state = "connecting";
@@ -25,7 +25,7 @@ export class Board {
   #listener;
 
   /**
-   * @param listener Told of each change:
+   * @param listener Called with each change:
    * `{ type: "state" | "board" | "elsewhere" | "asked" | "settled" | "ended", id? }`.
    */
   constructor(listener) {
@@ -33,7 +33,7 @@ export class Board {
     this.#connect();
   }
 
-  /** A request by its id, with its outcome where it has one. */
+  /** Finds a request by its id, with its outcome if it has one. */
   find(id) {
     const request = this.pending.get(id);
     if (request !== undefined) return { request };
@@ -66,12 +66,12 @@ export class Board {
     socket.onclose = ({ code }) => code === GOING_AWAY ? this.#become("ended") : this.#lose();
   }
 
-  /** Only a request shows whether ipybox is gone or sends this page away. */
+  /** Sends a request, which alone shows whether ipybox is gone or refuses this page. */
   async #lose() {
     if (this.state !== "connecting") this.#become("lost");
     const response = await fetch("session", {
       headers: { "x-ipybox-page": "1" },
-      signal: AbortSignal.timeout(MAX_RETRY_MS), // a computer that slept may wait for nobody
+      signal: AbortSignal.timeout(MAX_RETRY_MS), // after sleep, no answer may come
     }).catch(() => undefined);
     if (response !== undefined && response.status !== 204) return this.#become("closed");
     setTimeout(() => this.#connect(), this.#retryMs);

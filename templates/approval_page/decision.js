@@ -1,5 +1,5 @@
 /**
- * The form by which a request is decided.
+ * The form for deciding a request.
  *
  * @module
  */
@@ -80,18 +80,18 @@ export class DecisionForm extends GuardedForm {
     return this.answer(`{"approved":false,"reason":${reason}${this.#remembered()}}`);
   }
 
-  /** Goes to the field for the arguments. */
+  /** Focuses the field for the arguments. */
   edit() {
     if (this.#editor === undefined) this.#openEditor();
     else this.#editor.focus();
   }
 
-  /** Goes to the field for the reason. */
+  /** Focuses the field for the reason. */
   explain() {
     this.#reason.focus();
   }
 
-  /** Chooses how long the decision counts, where that is offered, and goes to the choice of calls. */
+  /** Selects how long the decision counts, if offered, and focuses the choice of calls. */
   remember(scope) {
     if (!Array.from(this.#scope.options).some(({ value }) => value === scope)) return;
     this.#scope.value = scope;
@@ -127,7 +127,7 @@ export class DecisionForm extends GuardedForm {
     this.#editor = new ArgumentsEditor(this.request.tool_args.entries, {
       isShell: isShell(this.request),
       onInput: () => {
-        this.tell("");
+        this.report("");
         this.update();
       },
       onAllow: () => this.allow(),
@@ -143,7 +143,7 @@ export class DecisionForm extends GuardedForm {
     this.#editor.element.remove();
     this.#editor = undefined;
     byId("arguments").hidden = false;
-    this.tell("");
+    this.report("");
     this.update();
   }
 

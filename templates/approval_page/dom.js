@@ -1,11 +1,11 @@
 /**
- * Makes elements. Text only ever becomes text.
+ * Creates elements. Text never becomes HTML.
  *
  * @module
  */
 
 /**
- * Makes an element.
+ * Creates an element.
  *
  * @param tag Its name.
  * @param properties Attributes, and listeners as `onclick` and so on; `undefined` and `false` are left out.

@@ -3,7 +3,7 @@ import { visible } from "./visible.js";
 
 /** How long a request must have been in view before it can be decided. */
 const DELAY_MS = 500;
-/** How much of the window is left for a request at least, in pixels, where the buttons need more. */
+/** The least height to leave for a request, in pixels, if the buttons need more of the window. */
 const LEAST_VIEW = 64;
 
 /**
@@ -24,7 +24,7 @@ export class Guard {
     });
   }
 
-  /** Another request is in view. */
+  /** Call this when another request comes into view. */
   arm() {
     this.disarm();
     this.#waiting = true;
@@ -35,7 +35,7 @@ export class Guard {
     }, DELAY_MS);
   }
 
-  /** None is. */
+  /** Call this when no request is in view. */
   disarm() {
     clearTimeout(this.#timer);
     this.#waiting = false;
@@ -44,7 +44,7 @@ export class Guard {
   }
 }
 
-/** The common part of the forms by which requests are answered. */
+/** The common part of the forms for answering requests. */
 export class GuardedForm {
   /** The form itself, which stays in sight. */
   element;
@@ -58,7 +58,7 @@ export class GuardedForm {
   });
   #connected = false;
   #busy = false;
-  /** The button that was pressed while it could be; a click that began before does not count. */
+  /** The button that was pressed while enabled; a click that began before does not count. */
   #pressed;
   #seen = false;
   #unseen = el("p", { class: "note", hidden: true });
@@ -66,11 +66,11 @@ export class GuardedForm {
 
   /**
    * @param send Sends an answer: `(id, body) => Promise<{ fate } | { error }>`.
-   * @param label What the form is for.
-   * @param what What is decided on.
+   * @param label The purpose of the form.
+   * @param subject The subject of the decision.
    */
-  constructor(send, label, what) {
-    this.#unseen.textContent = `Scroll to the ${what} first.`;
+  constructor(send, label, subject) {
+    this.#unseen.textContent = `Scroll to the ${subject} first.`;
     this.#send = send;
     this.element = el(
       "form",
@@ -88,30 +88,30 @@ export class GuardedForm {
     return [this.element];
   }
 
-  /** Another request is in view: all that was chosen for the one before is forgotten. */
+  /** Shows another request, and forgets all choices for the previous one. */
   show(request) {
     this.request = request;
     this.#busy = false;
-    this.tell("");
+    this.report("");
     this.#seen = false;
     this.#unseen.hidden = true;
     this.#guard.arm();
   }
 
-  /** None is. */
+  /** Shows no request. */
   hide() {
     this.request = undefined;
     this.#guard.disarm();
   }
 
-  /** The request has been in view. */
+  /** Records that the request has been in view. */
   see() {
     this.#seen = true;
     this.#unseen.hidden = true;
     this.update();
   }
 
-  /** Looks whether its beginning is in view, above the buttons. */
+  /** Checks whether its beginning is in view, above the buttons. */
   #look() {
     if (this.#seen || !this.#guard.ready) return;
     const beginning = byId("detail").querySelector(".beginning")?.getBoundingClientRect();
@@ -152,11 +152,11 @@ export class GuardedForm {
     if (this.request !== request || fate === "counted") return;
     this.#busy = false;
     this.update();
-    this.tell(error ?? "It has already been decided or withdrawn.");
+    this.report(error ?? "It has already been decided or withdrawn.");
   }
 
   /** Shows a problem. */
-  tell(problem) {
+  report(problem) {
     this.#problem.replaceChildren(visible(problem));
     this.#problem.hidden = problem === "";
   }
@@ -166,7 +166,7 @@ export class GuardedForm {
     if (this.holds(target)) byId("request-title")?.focus();
   }
 
-  /** Makes a button that takes no click that began before it could be clicked. */
+  /** Creates a button that ignores clicks that began before it was enabled. */
   button(id, look, key, act) {
     const button = el("button", { id, type: "button", class: look });
     button.addEventListener(

@@ -1,7 +1,7 @@
 /**
- * Shows arguments: all of them, the deep and the far ones folded. A value is as in JSON, or `{ raw }` for
- * a number as it was written, `{ items }` or `{ entries }`. An entry is a name and a value, or
- * `{ before, after, lines }` for the names of old and new text, and how they differ.
+ * Shows all arguments, with deep and distant ones folded. A value is as in JSON, or `{ raw }` for a
+ * number as it was written, `{ items }` or `{ entries }`. An entry is a name and a value, or
+ * `{ before, after, lines }` for the names of old and new text, and their differences.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import { foreign, visible } from "./visible.js";
 
 /** Texts up to this length, in one line, stand beside their names. */
 const INLINE = 80;
-/** How many entries are shown at once, and how deep all is open. */
+/** The number of entries to show at once, and the depth down to which all are open. */
 const ENTRIES = 100;
 const OPEN_DEPTH = 3;
 /** How many unchanged lines stay around changed ones. */
@@ -48,12 +48,12 @@ function listView(entries, view) {
   return list;
 }
 
-/** Shows old and new text as what is removed and what is added. */
+/** Shows old and new text as removed and added lines. */
 function editView({ before, after, lines }) {
   const removed = lines.filter(({ change }) => change === "-").length;
   const added = lines.filter(({ change }) => change === "+").length;
   const label = `${count(removed, "line")} removed, ${count(added, "line")} added`;
-  // Whether only one of the texts ends with a line feed shows in no other way.
+  // Nothing else shows that only one of the texts ends with a line feed.
   const endsDiffer = lines.filter((line) => line.change !== " " && isOpen(line)).length === 1;
   const view = (line) => lineView(line, endsDiffer);
   const parts = partsOf(lines).map((part) =>
@@ -68,7 +68,7 @@ function editView({ before, after, lines }) {
   ];
 }
 
-/** The lines, with lists of those that are unchanged and far from what changes. */
+/** The lines, with unchanged lines that are far from changes in lists. */
 function partsOf(lines) {
   const isFar = (index) =>
     lines.slice(Math.max(index - CONTEXT, 0), index + CONTEXT + 1)
@@ -130,7 +130,7 @@ function valueView(value, depth) {
   return el("code", { class: "raw" }, raw ?? text);
 }
 
-/** Makes the folded part when it is opened: arguments may have a million parts. */
+/** Creates the folded part when it is opened: arguments may have a million parts. */
 export function folded(summary, content, isOpen = false) {
   const details = el("details", {}, el("summary", {}, summary));
   const fill = () => {

@@ -1,5 +1,5 @@
 /**
- * The lists of what waits and of what was decided.
+ * The lists of waiting and of decided requests.
  *
  * @module
  */
@@ -11,8 +11,8 @@ import { foreign } from "./visible.js";
  * Shows both lists.
  *
  * @param board The requests.
- * @param selected The id of the one in view.
- * @param onSelect Called with the id of the one that is chosen.
+ * @param selected The id of the request in view.
+ * @param onSelect Called with the id of the chosen request.
  */
 export function showLists(board, selected, onSelect) {
   const { pending, settled, dropped } = board;
@@ -26,7 +26,7 @@ export function showLists(board, selected, onSelect) {
   showElsewhere(board);
 }
 
-/** Names what waits in other sessions, where it cannot be decided from here. */
+/** Lists the calls that wait in other sessions, which cannot be decided here. */
 function showElsewhere({ elsewhere, hasMoreElsewhere }) {
   byId("elsewhere").hidden = elsewhere.length === 0;
   byId("elsewhere-more").hidden = !hasMoreElsewhere;
@@ -51,7 +51,7 @@ function elsewhereView(call) {
   );
 }
 
-/** Reuses what is there: an element that is replaced loses the focus. */
+/** Reuses existing elements: an element that is replaced loses the focus. */
 function fill(list, entries, selected, onSelect) {
   const known = new Map([...list.children].map((item) => [item.dataset.id, item]));
   const items = entries.map(({ request, outcome }) => {

@@ -1,5 +1,5 @@
 /**
- * The approval page: its view, and how that follows ipybox's messages.
+ * The approval page: its view, and the updates from ipybox's messages.
  *
  * @module
  */
@@ -23,7 +23,9 @@ const STATES = {
 
 const detail = byId("detail");
 let selected;
-/** Whether what is in view stays: a person chose it, or it ended before they decided it here. */
+/**
+ * Whether the request in view stays: a person chose it, or it ended before they decided it here.
+ */
 let stays = false;
 let shown;
 
@@ -57,12 +59,12 @@ function onChange({ type, id }) {
   }
   if (type === "settled") announceOutcome(board.find(id));
   const found = board.find(selected);
-  // Code withdraws a request when it likes: another one in its place would get the click for it.
+  // Code can withdraw a request at any time: another one in its place would get the click for it.
   const isOver = found?.outcome !== undefined && found.outcome.result !== "settled";
   if (isOver && !decided.has(selected)) stays = true;
   if (!isPending(selected) && !(stays && found !== undefined)) selectNext();
   show(type === "settled");
-  if (type === "asked") notifier.tell(board.find(id).request);
+  if (type === "asked") notifier.notify(board.find(id).request);
   if (type === "ended" && id === selected) updateEnding(found.request, found.outcome);
   if (type === "settled" && id === selected && stays) detail.append(endedView());
 }
@@ -74,7 +76,7 @@ async function decide(id, body) {
   return answer;
 }
 
-/** The oldest one that waits; where none does, what was decided stays in view. */
+/** Selects the oldest waiting request. Without one, the decided request stays in view. */
 function selectNext() {
   const [next] = board.pending.keys();
   if (next !== undefined) selected = next;
@@ -158,7 +160,7 @@ function announce(text) {
   byId("news").textContent = text;
 }
 
-/** Shows what is folded in view. */
+/** Opens the folded parts in view. */
 function unfold() {
   for (const details of detail.querySelectorAll("details")) details.open = true;
 }

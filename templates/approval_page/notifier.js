@@ -19,8 +19,8 @@ export class Notifier {
     this.#button.addEventListener("click", () => this.#toggle());
   }
 
-  /** A request waits. Its arguments stay on the page: notifications show on locked screens, too. */
-  tell(request) {
+  /** Announces a request without its arguments: notifications show on locked screens, too. */
+  notify(request) {
     if (!this.#isOn || document.hasFocus()) return;
     const body = visible(nameOf(request).slice(0, MAX_NAME)).textContent;
     const notification = new Notification("A request waits for your decision", {

@@ -1,5 +1,5 @@
 /**
- * The form by which a question of an MCP server is answered.
+ * The form for answering a question of an MCP server.
  *
  * @module
  */
@@ -38,10 +38,10 @@ export class QuestionForm extends GuardedForm {
   show(request) {
     const { question, server_name } = request;
     this.#fields = (question.fields ?? []).map(fieldOf);
-    const who = el("p", { class: "note" }, foreign(server_name), " receives what you enter here.");
+    const note = el("p", { class: "note" }, foreign(server_name), " receives what you enter here.");
     this.#card.replaceChildren(
       el("span", { class: "beginning" }),
-      who,
+      note,
       ...this.#fields.map(({ element }) => element),
     );
     this.#open.hidden = question.kind !== "url";
@@ -67,13 +67,13 @@ export class QuestionForm extends GuardedForm {
     return this.answer('{"action":"cancel"}');
   }
 
-  /** Opens the address, which is one of the web, without telling it where it was opened. */
+  /** Opens the web address, without revealing where it was opened. */
   open() {
     const { url } = this.request?.question ?? {};
     if (this.usable && url !== undefined) globalThis.open(url, "_blank", "noopener,noreferrer");
   }
 
-  /** Goes to the first field. */
+  /** Focuses the first field. */
   edit() {
     this.#card.querySelector("input, textarea")?.focus();
   }
@@ -90,7 +90,7 @@ export class QuestionForm extends GuardedForm {
   }
 }
 
-/** A field, with its name in the answer and what was filled in: `undefined` for nothing. */
+/** Creates a field, with its name in the answer and its content: `undefined` if empty. */
 function fieldOf(field, at) {
   const { name } = field;
   switch (field.type) {
@@ -111,7 +111,7 @@ function fieldOf(field, at) {
 
 function textField(field, id) {
   const given = field.default === undefined ? "" : String(field.default);
-  // Nobody must send by accident a text that a field cannot show as it is.
+  // A text that a field cannot show as it is must not be sent by accident.
   const isShown = isPlain(given);
   const properties = {
     id,
@@ -143,7 +143,7 @@ function textField(field, id) {
   return { element, value };
 }
 
-/** Options one below the other, whose titles can be shown with marks, which a menu's cannot. */
+/** Options one below the other: unlike a menu's, their titles can contain marks. */
 function choiceField(field, id) {
   const { options, many = false, ours = false, required } = field;
   const chosen = field.default === undefined ? [] : [field.default].flat();

@@ -72,7 +72,7 @@ export function isChange({ kind }) {
   return kind === "change";
 }
 
-/** Whether a server asks, rather than code that calls. */
+/** Whether a server asks, rather than code making a call. */
 export function isQuestion({ kind }) {
   return kind === "elicitation";
 }
@@ -100,7 +100,7 @@ export function resultText({ result }) {
   return RESULTS[result];
 }
 
-/** How the call of a decided request ended, in a word or two; empty where nobody can know. */
+/** How the call of a decided request ended, in a word or two; empty if unknown. */
 export function endingText({ kind, call_id: callId }, { result, ending }) {
   if (ending !== undefined) {
     const { status, durationMs } = ending;
@@ -116,7 +116,7 @@ function durationText(ms) {
   return ms < 1000 ? `${Math.max(Math.round(ms), 0)} ms` : `${(ms / 1000).toFixed(1)} s`;
 }
 
-/** A time of the day, with the date where that is another one. */
+/** A time of day, with the date unless it is today. */
 export function timeView(at) {
   const date = new Date(at);
   const isToday = date.toDateString() === new Date().toDateString();
@@ -130,7 +130,7 @@ export function timeView(at) {
 }
 
 /**
- * Shows all that is known of a request.
+ * Shows everything known about a request.
  *
  * @param request The request.
  * @param outcome How it ended, if it has.
@@ -189,7 +189,7 @@ function outcomeView(request, outcome) {
   return el("section", { class: "card outcome", "aria-label": "Outcome" }, ...children);
 }
 
-/** Shows in view how a call has ended since. */
+/** Shows how the call of the request in view has ended. */
 export function updateEnding(request, outcome) {
   byId("ending")?.replaceChildren(endingLine(request, outcome));
 }
@@ -283,12 +283,12 @@ function facts(request) {
   return list;
 }
 
-/** Code of somebody else in one line. */
+/** Untrusted code in one line. */
 function codeView(text) {
   return el("code", { class: "foreign", dir: "ltr" }, visible(text, { code: true }));
 }
 
-/** A text of somebody else: in a block of its own, unless it is short. */
+/** An untrusted text: in a block of its own, unless it is short. */
 export function foreignView(text) {
   return text.length > INLINE || text.includes("\n") ? blockView(text) : foreign(text);
 }

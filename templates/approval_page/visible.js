@@ -1,25 +1,27 @@
 /**
- * Texts of others, shown so that nothing in them hides or reorders anything.
+ * Shows untrusted texts so that nothing in them hides or reorders anything.
  *
  * @module
  */
 import { el, number } from "./dom.js";
 
 /**
- * Runs of what cannot be seen, turns the direction of writing, piles up on other characters, or pushes
- * what follows out of sight.
+ * Runs of characters that are invisible, change the writing direction, stack on other characters,
+ * or push the following text out of sight.
  */
 const HIDDEN =
   /\n(?:[ \t]*\n){3,}|([\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800\ufffc\u{13441}\u{13442}\u{16fe4}\u{1d159}\u{1da7f}\u{1da80}]|(?! )\p{Zs}|(?<=\p{M}{3})\p{M})\1*| {64,}/gu;
 
-/** Words that run from right to left. Where they stand beside each other, so do their order. */
+/** Words that run from right to left. Adjacent ones are also ordered from right to left. */
 const RIGHT_TO_LEFT =
   /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]+(?: [\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]+)*/gu;
 
-/** Characters that look like a quote of code but are none. */
+/** Characters that look like a quote in code but are not. */
 const QUOTE_LIKE =
   /([\u00b4\u02b9-\u02bf\u02c8\u02ca\u02cb\u02dd\u02ee\u02f4-\u02f6\u0312-\u0315\u0343\u0374\u0384\u055a-\u055d\u144a\u1cd3\u1fbd-\u1fbf\u1fef\u1ffd\u1ffe\u2018-\u201f\u2032-\u2037\u2057\u275b-\u275e\u3003\u301d-\u301f\u16cc\ua78b\ua78c\uff02\uff07\uff40\u{16f51}\u{16f52}\u{1f676}-\u{1f678}])\1*/gu;
-/** Marks of no script, many of which fonts draw like quotes, and what they stand on. */
+/**
+ * Marks that belong to no script, many of which look like quotes, and the character before them.
+ */
 const MARKED = /[^\p{M}]?(?:(?=\p{Script=Inherited})\p{M})+/gu;
 const HIDDEN_IN_CODE = new RegExp(
   `${HIDDEN.source}|${QUOTE_LIKE.source.replace("\\1", "\\2")}|((?=\\p{Script=Inherited})\\p{M})`,
@@ -29,15 +31,15 @@ const HIDDEN_IN_CODE = new RegExp(
 /** More than any letter and its marks, in characters. */
 const LONGEST_LETTER = 16;
 
-/** More marks than this become plain text: a page of a million elements answers to nobody. */
+/** More marks than this become plain text: a page of a million elements does not respond. */
 const MAX_MARKS = 2000;
 
 /**
- * Makes nodes of a text, with marks for what could not be seen.
+ * Creates nodes of a text, with marks for invisible characters.
  *
  * @param text The text.
- * @param options Whether line feeds and tabs stay what they are, as in a block of its own; whether it
- * is code, in which quotes mean something.
+ * @param options Whether line feeds and tabs stay as they are, as in a block of its own; whether it
+ * is code, in which quotes matter.
  * @returns A fragment.
  */
 export function visible(text, { lines = false, code = false } = {}) {
@@ -65,7 +67,7 @@ export function visible(text, { lines = false, code = false } = {}) {
   return fragment;
 }
 
-/** Where marks stand that make up a letter, as in most languages of Europe. */
+/** The positions of marks that are part of a letter, as in most European languages. */
 function lettersWithMarks(text) {
   const places = new Set();
   for (const { 0: found, index } of text.matchAll(MARKED)) {
@@ -77,23 +79,23 @@ function lettersWithMarks(text) {
   return places;
 }
 
-/** Keeps words that run from right to left from moving what stands around them. */
+/** Keeps words that run from right to left from reordering the text around them. */
 function isolated(text) {
   return text.replace(RIGHT_TO_LEFT, "\u2068$&\u2069");
 }
 
-/** A text of somebody else in one line: a name, a title, a command. */
+/** An untrusted text in one line: a name, a title, a command. */
 export function foreign(text, properties = {}) {
   const { class: name = "", ...others } = properties;
   return el("span", { ...others, class: `foreign ${name}`.trim(), dir: "ltr" }, visible(text));
 }
 
-/** A JSON text in which all of {@linkcode HIDDEN} is written as escapes. */
+/** Escapes everything {@linkcode HIDDEN} in a JSON text. */
 export function escapeHidden(json) {
   return json.replace(HIDDEN, (run) => run.startsWith(" ") ? run : escapeUnits(run));
 }
 
-/** Whether nothing of a text is {@linkcode HIDDEN}, but for ends of lines and tabs. */
+/** Whether nothing in a text is {@linkcode HIDDEN}, except line feeds and tabs. */
 export function isPlain(text) {
   const inOneLine = text.replace(/[\n\t]/g, " ");
   return escapeHidden(inOneLine) === inOneLine;
@@ -120,8 +122,8 @@ function labelOf(character, run) {
 }
 
 function nameOf(character) {
-  if (/^\p{M}/u.test(character)) return "a mark that makes up no letter";
+  if (/^\p{M}/u.test(character)) return "a mark that is not part of a letter";
   return character.search(QUOTE_LIKE) !== -1
     ? `${character} only looks like a quote`
-    : "a character that cannot be seen";
+    : "an invisible character";
 }

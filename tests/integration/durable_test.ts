@@ -426,7 +426,7 @@ Deno.test("a session has a name", async (t) => {
     await assertRejects(
       () => CodeExecutor.start({ ...options, durable: { name: "ana" } }),
       NameTakenError,
-      `Session ${id} of the workspace is named ana already`,
+      `Session ${id} of the workspace is already named ana`,
     );
     {
       await using _held = await claimName("eva", workspace);

@@ -67,11 +67,11 @@ Deno.test("an id opens only the call that it was first given to, in whatever sta
   const refused = async () => {
     for (const body of OTHERS) {
       const message = messageOf(await scene.run(body, { id: ID }));
-      assertStringIncludes(message, `its id ${ID} is that of another call`);
+      assertStringIncludes(message, `its id ${ID} belongs to another call`);
     }
     const shell = '{"kind":"shell","arguments":{}}';
     const answer = await callDoor(scene.door.door, "approve", shell, { id: ID });
-    assertStringIncludes(messageOf(answer), "is that of another call");
+    assertStringIncludes(messageOf(answer), "belongs to another call");
   };
   const first = scene.run(COUNT, { id: ID });
   await until(() => scene.requests.length === 1);

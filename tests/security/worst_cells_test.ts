@@ -94,7 +94,7 @@ display(times=2000, **{"image/svg+xml": "<svg/>"})`,
   ],
   "a call that is larger than is taken": [
     call(`{"a": "x" * (60 * M)}`),
-    /^ToolServerError: .*The body exceeds 16777216 bytes: write what is long to a file/,
+    /^ToolServerError: .*The body exceeds 16777216 bytes: write long values to a file/,
   ],
   "a call that is just small enough to be shown": [
     call(String.raw`{"a": "\u0301" * 100_000}`),

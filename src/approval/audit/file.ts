@@ -11,17 +11,23 @@ import type { ChainEnd, LogHead } from "./head.ts";
 interface Retention {
   /** The size at which a new file begins, in bytes. */
   readonly maxBytes: number;
-  /** The total size of full files from before the first line at which the oldest are removed. */
+  /**
+   * The limit on the total size of the full files from before the first line: beyond it, the oldest
+   * are removed.
+   */
   readonly maxTotalBytes: number;
 }
 
 /** More than the longest line. */
 const TAIL_BYTES = 2 ** 20;
-/** How long another process may keep the log locked. */
+/** How long to wait for a lock that another process holds. */
 const LOCK_MS = 10_000;
 const LINE_FEED = 10;
 
-/** The file that lines are appended to. It stays open, so that a line costs a few system calls and no turn. */
+/**
+ * The file that lines are appended to. It stays open, so that a line costs a few system calls and
+ * no turn of the event loop.
+ */
 export class AuditFile implements Disposable {
   readonly #folder: AuditFolder;
   readonly #retention: Retention;
@@ -29,7 +35,7 @@ export class AuditFile implements Disposable {
   #file: Deno.FsFile | undefined;
   /** The number of the newest full file before the first line: later ones are not removed here. */
   #newestBefore: number | undefined;
-  /** Its size, while it is locked. */
+  /** The file's size while it is locked. */
   #size = 0;
   /** The file's state after the last write, so that it need not be read again if unchanged. */
   #left: { readonly size: number; readonly end: ChainEnd } | undefined;
@@ -90,7 +96,10 @@ export class AuditFile implements Disposable {
     await this.#openAndLock();
   }
 
-  /** The full files to remove: none since the first line, or filling them would push out earlier ones. */
+  /**
+   * The full files to remove: none from after the first line, or filling them would push out
+   * earlier ones.
+   */
   async #superfluous(): Promise<RotatedFile[]> {
     const newest = this.#newestBefore ?? 0;
     const before = (await this.#folder.rotated()).filter(({ number }) => number <= newest);
@@ -103,7 +112,10 @@ export class AuditFile implements Disposable {
     });
   }
 
-  /** Finds the end of the chain, seals off what a killed process left of a line, and says what is gone. */
+  /**
+   * Finds the end of the chain, seals off a line that a killed process left torn, and reports lost
+   * lines.
+   */
   async #goOn(): Promise<{ end: ChainEnd; repair: string; lost: readonly string[] }> {
     const size = this.#size;
     if (this.#left?.size === size) return { end: this.#left.end, repair: "", lost: [] };
@@ -115,7 +127,7 @@ export class AuditFile implements Disposable {
       : endOf(lastLine(tail.subarray(0, lineEnd)));
     const head = await this.#head.readIfPossible();
     const isWhole = head === undefined || isIn(tail, found, head);
-    // The numbers of lines that are gone are not given again.
+    // The numbers of lost lines are not reused.
     const end = isWhole ? found : { ...found, seq: Math.max(found.seq, head.seq) };
     const lost = isWhole ? [] : [JSON.stringify({
       time: new Date().toISOString(),
@@ -199,7 +211,8 @@ async function endOfFile(folder: AuditFolder, path: string): Promise<ChainEnd> {
 /** Whether a log that ends with these bytes may contain a line that was its last. */
 function isIn(tail: Uint8Array, end: ChainEnd, line: ChainEnd): boolean {
   if (line.seq >= end.seq) return line.seq === end.seq && line.hash === end.hash;
-  // It goes on: a process was killed before it kept the end, or another user has written lines.
+  // The log continues: a process was killed before it kept the end, or another user has written
+  // lines.
   const found = lineSplitter().add(tail).map(readChainLine)
     .find((read) => read?.seq === line.seq);
   return found === undefined || found.hash === line.hash;
@@ -258,7 +271,7 @@ export function readChainLine(bytes: Uint8Array): ChainLine | undefined {
   const found = HASH.exec(line);
   const hash = found?.[1];
   if (found === null || hash === undefined) return undefined;
-  const fields = parsedJson(line); // a torn line has none
+  const fields = parsedJson(line); // `undefined` for a torn line
   if (!isRecord(fields)) return undefined;
   const { seq, prev } = fields;
   if (!Number.isSafeInteger(seq) || typeof seq !== "number" || typeof prev !== "string") {

@@ -14,7 +14,7 @@ import { makeWorkspaceState, usableStatePath } from "../../files/workspace_state
 const CURRENT = "audit.jsonl";
 const KEY = "audit.key";
 const KEY_BYTES = 32;
-/** Only numbers that can be counted on from: a repository could bring any. */
+/** Only numbers that can be incremented: a repository could contain any. */
 const ROTATED = /^audit\.([1-9]\d{0,14})\.jsonl$/;
 const MAX_NUMBER = 10 ** 15;
 
@@ -25,12 +25,12 @@ export interface RotatedFile {
   readonly path: string;
 }
 
-/** The files of a workspace's audit log, where no symbolic link is followed. */
+/** The files of a workspace's audit log. Symbolic links are not followed. */
 export class AuditFolder {
   readonly path: string;
   /** The file that is currently written. */
   readonly current: string;
-  /** Whether it is the user's, and not in the workspace: a repository could bring any key there. */
+  /** Whether it is in the user's state folder. A repository could contain any key. */
   readonly #isUsers: boolean;
 
   private constructor(workspace: string, state: string | undefined) {
@@ -44,7 +44,7 @@ export class AuditFolder {
     return new AuditFolder(workspace, await usableStatePath(workspace));
   }
 
-  /** Makes the folder: in the workspace, if the user's state folder cannot be used. */
+  /** Creates the folder: in the workspace if the user's state folder cannot be used. */
   static async make(workspace: string): Promise<AuditFolder> {
     const folder = new AuditFolder(workspace, await makeWorkspaceState(workspace));
     if (!await isPlainFolder(folder.path)) {
@@ -96,7 +96,7 @@ export class AuditFolder {
     return sizes.reduce((sum, size) => sum + size, this.#current()?.size ?? 0);
   }
 
-  /** Renames the current file to the newest of the full ones. */
+  /** Renames the current file, which becomes the newest full file. */
   async rotate(): Promise<void> {
     const number = ((await this.rotated()).at(-1)?.number ?? 0) + 1;
     if (number >= MAX_NUMBER) {
@@ -107,7 +107,7 @@ export class AuditFolder {
     await Deno.rename(this.current, join(this.path, `audit.${number}.jsonl`));
   }
 
-  /** Removes a full file, unless somebody else already has. */
+  /** Removes a full file, unless another process already has. */
   async remove({ path }: RotatedFile): Promise<void> {
     await ifPresent(Deno.remove(path));
   }

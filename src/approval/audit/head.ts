@@ -1,5 +1,5 @@
 /**
- * The end of a workspace's log, kept beside it: a log that lost its last lines is noticed.
+ * The end of a workspace's log, kept beside it to detect the loss of the last lines.
  *
  * @module
  */
@@ -28,7 +28,7 @@ export class LogHead {
     this.#log = log;
   }
 
-  /** The end that was kept, for a log that is written even if that cannot be read. */
+  /** Reads the end that was kept. Only logs failures: the audit log is written anyway. */
   async readIfPossible(): Promise<ChainEnd | undefined> {
     try {
       return await this.read();
@@ -38,7 +38,7 @@ export class LogHead {
     }
   }
 
-  /** The end that was kept, if there is one. */
+  /** Reads the end that was kept, if any. */
   async read(): Promise<ChainEnd | undefined> {
     const text = await readHostileFile(this.#path);
     const kept = text === undefined ? undefined : parsedJson(text);
@@ -62,8 +62,8 @@ export class LogHead {
     if (this.#failed) return;
     this.#failed = true;
     this.#log?.warn(
-      "Cannot keep the end of the audit log, so `ipybox audit --verify` will not notice that lines " +
-        `are missing there: ${error}`,
+      "Cannot keep the end of the audit log, so `ipybox audit --verify` will not notice lines " +
+        `missing there: ${error}`,
     );
   }
 }

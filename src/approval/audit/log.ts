@@ -19,8 +19,8 @@ export interface AuditLogOptions {
    */
   readonly maxBytes?: number;
   /**
-   * The total size of full files from before this log's first line at which the oldest are removed,
-   * in bytes.
+   * The limit on the total size of the full files from before this log's first line, in bytes:
+   * beyond it, the oldest are removed.
    *
    * @default {1073741824}
    */

@@ -26,7 +26,7 @@ function entry(n: number, args = `{"n":${n}}`): AuditEntry {
   };
 }
 
-/** What is found of a log that is as it was written. */
+/** The verdict on a log that is as it was written. */
 const GOOD = { ok: true, first: 1, sealed: 0, unfinished: 0 } as const;
 
 async function write(workspace: string, from: number, to: number): Promise<void> {
@@ -53,7 +53,7 @@ Deno.test("verifyAuditLog() notices lines that are missing at the end, also once
   const { path } = folder;
   await write(path, 1, 3);
   await tamper(path, (lines) => lines.slice(0, 2));
-  const problem = "Lines are missing after this: the last that was written has number 3";
+  const problem = "Lines are missing after this: the last line written was number 3";
   assertEquals((await verifyAuditLog(path)).bad, { file: "audit.jsonl", line: 2, problem });
 
   await write(path, 4, 4);
@@ -61,14 +61,14 @@ Deno.test("verifyAuditLog() notices lines that are missing at the end, also once
   assertEquals((await verifyAuditLog(path)).bad, {
     file: "audit.jsonl",
     line: 3,
-    problem: "Lines up to number 3 were missing or others when this was written",
+    problem: "Lines up to number 3 were missing or changed when this was written",
   });
 
   await Deno.remove(await file(path));
   assertEquals((await verifyAuditLog(path)).bad, {
     file: "audit.jsonl",
     line: 1,
-    problem: "Lines are missing: the last that was written has number 5",
+    problem: "Lines are missing: the last line written was number 5",
   });
 });
 
@@ -107,7 +107,7 @@ Deno.test("two AuditLogs of one workspace keep one end", async () => {
   for (const n of [1, 2, 3, 4]) await (n % 2 === 1 ? one : other).append(entry(n));
   assertEquals(await verifyAuditLog(workspace), { ...GOOD, entries: 4 });
   await tamper(workspace, (lines) => lines.slice(0, 3));
-  assertMatch((await verifyAuditLog(workspace)).bad?.problem ?? "", /has number 4/);
+  assertMatch((await verifyAuditLog(workspace)).bad?.problem ?? "", /was number 4/);
 });
 
 Deno.test("AuditLog writes where the end cannot be kept, and says so once", async () => {

@@ -16,7 +16,7 @@ export interface AuditVerdict {
   readonly first?: number;
   /** The number of torn lines that were sealed off. */
   readonly sealed: number;
-  /** The number of calls without an outcome: those in progress, and those whose process was killed. */
+  /** The number of calls without an outcome: still in progress, or their process was killed. */
   readonly unfinished: number;
   /** The first bad line. */
   readonly bad?: {
@@ -33,8 +33,8 @@ export interface AuditVerdict {
  * Checks the audit log of a workspace. Creates and changes nothing.
  *
  * It detects lines that were changed, added, moved or removed, and files that were removed without
- * a line that records it. Lines that are missing at the end, and a log that was replaced by another
- * one, are detected by a record of the last line that was written.
+ * a line that records it. A record of the last line written reveals lines that are missing at the
+ * end, and a log that was replaced with another one.
  *
  * @param workspace The workspace.
  * @returns The findings.
@@ -42,7 +42,7 @@ export interface AuditVerdict {
  */
 export async function verifyAuditLog(workspace: string): Promise<AuditVerdict> {
   const folder = await AuditFolder.find(workspace);
-  const head = await new LogHead(folder.path).read(); // first: lines that are written now come after it
+  const head = await new LogHead(folder.path).read(); // first: later lines come after it
   const check = new ChainCheck(head);
   for await (const line of linesIn(folder)) {
     if (!check.add(line)) break;
@@ -102,7 +102,7 @@ class ChainCheck {
       const where = last === undefined ? "Lines are missing" : "Lines are missing after this";
       this.#fail(
         last ?? { file: "audit.jsonl", number: 1 },
-        `${where}: the last that was written has number ${head.seq}`,
+        `${where}: the last line written was number ${head.seq}`,
       );
     }
     const first = this.#first;
@@ -137,7 +137,7 @@ class ChainCheck {
       this.#sealed++;
     }
     const gone = numberIn(read.fields.lost, "upTo");
-    if (gone > 0) return `Lines up to number ${gone} were missing or others when this was written`;
+    if (gone > 0) return `Lines up to number ${gone} were missing or changed when this was written`;
     const start = this.#first === undefined && (read.seq > 1 || read.prev === GENESIS);
     if (!start && read.prev !== this.#hash) return "The line does not continue the previous line";
     if (!start && read.seq !== this.#seq + 1) return "The line's number is out of order";

@@ -11,7 +11,7 @@ const NAMED = String
 /** A value: with its quotes, which may be escaped as in JSON within JSON, or else up to a blank or a quote. */
 const VALUE = String
   .raw`(?:"(?:[^"\\]|\\[^])*"|\\"(?:[^"\\]|\\\\(?:\\[^]|[^\\]))*\\"|'(?:[^'\\]|\\[^])*'|\\*"[^"]*"|\\*'[^']*'|\\*["']?[^\s"']+)`;
-/** A program's argument that says that the next one is a secret. */
+/** A program's option whose value, the next argument, is a secret. */
 const OPTION = new RegExp(String.raw`^--[\w-]*${NAMED}$`, "i");
 /** Secrets within texts; the first group is kept. Each pattern takes linear time: the texts are hostile. */
 const SECRET_TEXTS: readonly RegExp[] = [
@@ -62,7 +62,7 @@ export interface RedactOptions {
   readonly key?: Uint8Array;
 }
 
-/** There is too much to search or to replace. */
+/** Thrown if there is too much to search or to replace. */
 class TooMuch extends Error {}
 
 /** Creates the replacements of secrets, and limits the work. */
@@ -75,7 +75,10 @@ class Marker {
     this.#key = key;
   }
 
-  /** Replaces a secret by a keyed hash, so that code cannot hide something by making it look like a secret. */
+  /**
+   * Replaces a secret with a keyed hash, so that code cannot hide something by making it look like
+   * a secret.
+   */
   mark(secret: string): string {
     if (this.#key === undefined) return "[redacted]";
     if (++this.#count > MAX_MARKS) throw new TooMuch();
@@ -94,7 +97,10 @@ function markOf(secret: string, key: Uint8Array): string {
   return `[redacted:${secret.length}:${hmacSha256(key, secret).slice(0, 16)}]`;
 }
 
-/** Prepares arguments for a log: a cut part is replaced by its size and the SHA-256 of its redacted form. */
+/**
+ * Prepares arguments for a log: replaces a cut part with its size and the SHA-256 of its redacted
+ * form.
+ */
 export function redactArguments(args: ExactObject, options: RedactOptions = {}): ExactJson {
   try {
     return redactAll(args, options);
@@ -198,7 +204,7 @@ function withoutSecrets(text: string, marker: Marker): string {
     `SHA-256 of all ${sha256(result)}]`;
 }
 
-/** Replaces private keys, each up to its end or that of the text. */
+/** Replaces private keys, each up to its end marker or the end of the text. */
 function withoutKeys(text: string, marker: Marker): string {
   let result = "";
   let done = 0;

@@ -4,7 +4,7 @@ import { hmacSha256, sha256 } from "../../json/digest.ts";
 import { redactArguments } from "./redact.ts";
 import { cpuMs } from "../../../tests/support/stalls.ts";
 
-/** Arguments, and what is logged of them. */
+/** Arguments, and their form in the log. */
 const REDACTED: readonly (readonly [args: string, logged: string])[] = [
   ['{"a":1.0,"b":[9007199254740993]}', '{"a":1,"b":[9007199254740992]}'],
   ['{"password":"x"}', '{"password":"[redacted]"}'],

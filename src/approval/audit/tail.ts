@@ -76,7 +76,7 @@ export class AuditTail implements Disposable {
   }
 }
 
-/** Yields once at the start, and whenever a log may have changed. The folder must be there. */
+/** Yields once at the start, and whenever a log may have changed. The folder must exist. */
 export async function* auditChanges(
   folder: AuditFolder,
   signal: AbortSignal,

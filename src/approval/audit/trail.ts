@@ -4,7 +4,7 @@ import type { EndedQuestion } from "../questions.ts";
 import type { AuditEntry } from "./entry.ts";
 import type { AuditLog } from "./log.ts";
 
-/** Records calls in an audit log: those that are sent before they are, all others when they end. */
+/** Records calls in an audit log: before they are sent, or when they end without being sent. */
 export class AuditTrail implements CallObserver {
   readonly #log: AuditLog;
   /** The recorded entries of calls that have not ended. */

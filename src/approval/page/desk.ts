@@ -22,22 +22,24 @@ import { excerptOf, type ShownValue, shownValue, viewOf } from "./view.ts";
 export interface PageTimes {
   /** How long a link can be opened. */
   readonly linkMs?: number;
-  /** How long a page that has gone is expected back, since people reload pages. */
+  /** How long to wait for a closed page to come back, since people reload pages. */
   readonly graceMs?: number;
 }
 
 const LINK_MS = 5 * 60_000;
 const GRACE_MS = 5000;
-/** The time limit for a page to load once its link was opened: browsers may have to start first. */
+/**
+ * The time limit for a page to load once its link is opened: the browser may have to start first.
+ */
 const LOAD_MS = 30_000;
 
-/** Where calls are asked about, and where the questions of MCP servers are. */
+/** The channels for calls and for MCP servers' questions, and what pages show about them. */
 export interface PersonDesks {
   readonly channel: ApprovalChannel;
   readonly elicitations: ElicitationChannel;
   /** The workspace of the code that asks, which pages name. */
   readonly workspace?: string | undefined;
-  /** Looks for calls that wait in other sessions, which pages name, too. */
+  /** Finds calls that wait in other sessions. Pages list them, too. */
   readonly elsewhere?: (() => Promise<readonly PendingCall[]>) | undefined;
   /** Reports how calls end, until disposed. Pages show this with the decisions on them. */
   readonly followEnds?: ((follower: (end: CallEnd) => void) => Disposable) | undefined;
@@ -65,13 +67,13 @@ export interface PendingCall extends WaitingRequest {
   /** The session's id. */
   readonly session: string;
   readonly name: string | undefined;
-  /** Whether a program is attached to it, which asks for the decision. */
+  /** Whether a program that asks for the decision is attached to it. */
   readonly isAttached: boolean;
 }
 
-/** How often calls in other sessions are looked for while a page is open. */
+/** How often to look for calls in other sessions while a page is open. */
 const LOOK_MS = 5000;
-/** How many of them are shown, and how long their names may be. Code can make any. */
+/** The most of them to show, and the longest name. Code controls both. */
 const MAX_ELSEWHERE = 50;
 const MAX_NAME = 2000;
 
@@ -86,16 +88,19 @@ export class PageDesk implements Disposable {
   /** The open pages. */
   readonly presence: Presence = new Presence();
 
-  /** The one-time codes as hashes, so that the time of a look-up reveals nothing. Each expects a page. */
+  /**
+   * The page that each one-time code expects, by the code's hash: the time of a look-up reveals
+   * nothing.
+   */
   readonly #invitations = new Map<string, Disposable>();
-  /** The hashes of the cookies by the sessions of those who used a code. */
+  /** The hashes of the sessions' cookies, by session id. */
   readonly #sessions = new Map<string, string>();
   readonly #stack = new DisposableStack();
   readonly #linkMs: number;
   readonly #graceMs: number;
   readonly #desks: PersonDesks;
   #fallback: Disposable | undefined;
-  /** The page that a link has led to. */
+  /** The expectation of the page whose link was opened. */
   #loading: Disposable | undefined;
   #visited = false;
   readonly #closed = Promise.withResolvers<void>();
@@ -110,14 +115,14 @@ export class PageDesk implements Disposable {
     this.#stack.use(this.presence);
   }
 
-  /** Why nobody can be asked, in words for the code that called. */
+  /** Why nobody can be asked, in words for the calling code. */
   get absence(): string {
     return this.#visited
       ? "The approval page was closed"
       : "Nobody opened the approval page in time";
   }
 
-  /** Makes a one-time code, and expects a page until it is void. */
+  /** Creates a one-time code, and expects a page until the code is void. */
   invite(): string {
     const code = randomCode();
     const key = sha256(normalized(code));
@@ -167,7 +172,7 @@ export class PageDesk implements Disposable {
     });
   }
 
-  /** A page has connected. Disposing the returned object means that it has gone. */
+  /** Counts a connected page as open until the returned object is disposed. */
   enter(): Disposable {
     this.#visited = true;
     const entered = this.presence.enter(this.#graceMs);
@@ -177,7 +182,7 @@ export class PageDesk implements Disposable {
     return entered;
   }
 
-  /** Looks for calls in other sessions, again and again while a page is open. */
+  /** Looks for calls in other sessions repeatedly while a page is open. */
   async #look(elsewhere: NonNullable<PersonDesks["elsewhere"]>): Promise<void> {
     while (this.presence.state === "open") {
       this.board.showElsewhere(await elsewhere());
@@ -201,7 +206,7 @@ export class PageDesk implements Disposable {
     }
   }
 
-  /** Their questions appear on the board, and are answered from there. */
+  /** Lets both channels' questions wait for an answer on the board. */
   #setFallbacks(): Disposable {
     const fallbacks = new DisposableStack();
     for (const desk of [this.#desks.channel, this.#desks.elicitations]) {
@@ -219,10 +224,15 @@ interface PageSession {
   readonly token: string;
 }
 
-/** Without the letters that look like digits or like each other: people may type it. */
+/**
+ * The characters of codes, without letters that look like digits or each other: people may type
+ * them.
+ */
 const ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/** 80 random bits in groups of four characters: beyond guessing while it is good. */
+/**
+ * Creates 80 random bits in groups of four characters: impossible to guess while they are valid.
+ */
 function randomCode(): string {
   const letters = [...crypto.getRandomValues(new Uint8Array(16))]
     .map((byte) => ALPHABET.charAt(byte % ALPHABET.length)); // 256 is a multiple of 32
@@ -233,7 +243,7 @@ function normalized(code: string): string {
   return code.replace(/[\s-]/g, "").toUpperCase();
 }
 
-/** The fate of an answer: it counted, another one was first, or nobody knows the request. */
+/** The fate of an answer: it counted, another one was first, or the request is unknown. */
 type AnswerFate = "counted" | "late" | "unknown";
 
 /** How a request ended, as pages show it. */
@@ -242,7 +252,7 @@ interface Outcome {
     | "allowed"
     | "edited"
     | "denied"
-    /** An answer to another request decided it, which the person wants to have remembered. */
+    /** A remembered answer to another request decided it. */
     | "settled"
     | "answered"
     | "declined"
@@ -250,7 +260,7 @@ interface Outcome {
     | "approval_timeout"
     | "approval_unavailable"
     | "cancelled";
-  /** Why there was no answer, or why the person refused, if they said so. */
+  /** Why there was no answer, or why the person refused, if they gave a reason. */
   readonly reason?: string | undefined;
   /** The edited arguments, and the beginning of their JSON. */
   readonly arguments?: ShownValue;
@@ -258,7 +268,7 @@ interface Outcome {
   readonly remember?: Remember | undefined;
 }
 
-/** How a call ended that was allowed. */
+/** How an allowed call ended. */
 type Ending = Omit<CallEnd, "callId">;
 
 /** A request that is over. */
@@ -275,11 +285,11 @@ interface OpenRequest {
   readonly view: string;
 }
 
-/** The most decided requests to keep, and of their text. The audit log has all of them. */
+/** The most decided requests to keep, and the most text of them. The audit log has all of them. */
 const MAX_SETTLED = 100;
 const MAX_SETTLED_CHARACTERS = 8 * 2 ** 20;
 
-/** The requests of both channels as pages see them: those that wait, and those that are over. */
+/** The requests of both channels as pages see them: waiting and settled ones. */
 class RequestBoard implements Disposable {
   readonly #open = new Map<string, OpenRequest>();
   /** The oldest first. */
@@ -308,7 +318,7 @@ class RequestBoard implements Disposable {
     );
   }
 
-  /** All that is known, as one JSON message. */
+  /** The whole state, as one JSON message. */
   snapshot(): string {
     const pending = [...this.#open.values()].map(({ view }) => view);
     const workspace = JSON.stringify(this.#workspace ?? null);
@@ -335,7 +345,7 @@ class RequestBoard implements Disposable {
     const elsewhere = `"elsewhere":${JSON.stringify(shown)},"more":${more}`;
     if (elsewhere === this.#elsewhere) return;
     this.#elsewhere = elsewhere;
-    this.#tell(`{"type":"elsewhere",${elsewhere}}`);
+    this.#notify(`{"type":"elsewhere",${elsewhere}}`);
   }
 
   /** Calls back with each change as a JSON message, until disposed. */
@@ -366,12 +376,12 @@ class RequestBoard implements Disposable {
     const open: OpenRequest = { request, view: viewOf(request, since) };
     this.#open.set(request.id, open);
     request.response.then((answer) => this.#settle(open, outcomeOf(answer)));
-    this.#tell(`{"type":"asked","request":${open.view}}`);
+    this.#notify(`{"type":"asked","request":${open.view}}`);
   }
 
   #settle({ request, view }: OpenRequest, ended: Outcome): void {
     const { id } = request;
-    // The call that a question of a server came up in goes on.
+    // The call during which a server asks a question continues.
     const callId = request instanceof ElicitationRequest ? undefined : request.callId;
     const outcome = { id, ...ended, endedAt: Date.now() };
     this.#open.delete(id);
@@ -383,18 +393,18 @@ class RequestBoard implements Disposable {
       this.#settledCharacters -= this.#settled.shift()?.view.length ?? 0;
       this.#dropped++;
     }
-    this.#tell(`{"type":"settled","outcome":${JSON.stringify(outcome)}}`);
+    this.#notify(`{"type":"settled","outcome":${JSON.stringify(outcome)}}`);
   }
 
-  /** A call has ended. Nothing is said of those that were not allowed: their decision is the end. */
+  /** Reports the end of an allowed call. A call that was not allowed ends with its decision. */
   #end({ callId, ...ending }: CallEnd): void {
     const settled = this.#settled.findLast((settled) => settled.callId === callId);
     if (settled === undefined || !isAllowed(settled.outcome)) return;
     settled.outcome.ending = ending;
-    this.#tell(JSON.stringify({ type: "ended", id: settled.outcome.id, ending }));
+    this.#notify(JSON.stringify({ type: "ended", id: settled.outcome.id, ending }));
   }
 
-  #tell(message: string): void {
+  #notify(message: string): void {
     for (const watcher of this.#watchers) watcher(message);
   }
 }
@@ -428,7 +438,7 @@ function decisionOutcome(request: ApprovalRequest, response: ApprovalResponse): 
   };
 }
 
-/** Without the answer: it may be secret, and is the server's alone. */
+/** Omits the answer: it may be secret, and is for the server alone. */
 function answerOutcome({ signal }: ElicitationRequest, { action }: ElicitationAnswer): Outcome {
   if (signal.aborted) return { result: "cancelled", reason: signal.reason.message };
   return { result: ANSWERS[action] };
@@ -444,15 +454,15 @@ function parseBody(text: string): unknown {
   }
 }
 
-/** Whether somebody looks at a page: one is open, one may come any moment, or neither. */
+/** Whether somebody is at a page: one is open, one may be opened any moment, or neither. */
 export type PageState = "open" | "expected" | "away";
 
-/** Counts the open pages, and knows of those that may come. */
+/** Tracks the open pages and the expected ones. */
 class Presence implements Disposable {
   readonly #expectations = new Set<Deadline>();
   readonly #watchers = new Set<(state: PageState) => void>();
   #open = 0;
-  #told: PageState = "away";
+  #notified: PageState = "away";
 
   /** The current state. */
   get state(): PageState {
@@ -466,25 +476,25 @@ class Presence implements Disposable {
     return { [Symbol.dispose]: () => void this.#watchers.delete(callback) };
   }
 
-  /** A page may come, until then or until disposed. */
+  /** Expects a page for this time, or until disposed. */
   expect(timeoutMs: number, onEnd?: () => void): Disposable {
     const forget = () => {
       deadline[Symbol.dispose]();
       onEnd?.();
-      if (this.#expectations.delete(deadline)) this.#tell();
+      if (this.#expectations.delete(deadline)) this.#notify();
     };
-    // Nobody waits for a page alone.
+    // Expecting a page does not keep the process alive.
     const deadline = new Deadline(timeoutMs, { keepsAlive: false, onPassed: forget });
     this.#expectations.add(deadline);
-    this.#tell();
+    this.#notify();
     return { [Symbol.dispose]: forget };
   }
 
-  /** A page has come. */
+  /** Counts an open page until disposed, and then expects it back. */
   enter(graceMs: number): Disposable {
     let here = true;
     this.#open++;
-    this.#tell();
+    this.#notify();
     return {
       [Symbol.dispose]: () => {
         if (!here) return;
@@ -495,17 +505,17 @@ class Presence implements Disposable {
     };
   }
 
-  /** Expects nobody any more. */
+  /** Ends all expectations. */
   [Symbol.dispose](): void {
     for (const deadline of this.#expectations) deadline[Symbol.dispose]();
     this.#expectations.clear();
-    this.#tell();
+    this.#notify();
   }
 
-  #tell(): void {
+  #notify(): void {
     const { state } = this;
-    if (state === this.#told) return;
-    this.#told = state;
+    if (state === this.#notified) return;
+    this.#notified = state;
     for (const watcher of this.#watchers) watcher(state);
   }
 }

@@ -10,7 +10,7 @@ export interface PageAskOptions {
   /** Withdraws the request. */
   signal?: AbortSignal;
   /**
-   * Sees that the request is decided, also where nobody comes to a page.
+   * Ensures that the request is decided, even if nobody opens a page.
    *
    * @default {undefined} as {@linkcode ApprovalPage.decide} does
    */
@@ -43,8 +43,8 @@ export class ApprovalPage {
   /**
    * Created by a `ToolServer`; not for direct construction.
    *
-   * @param desk What pages are served from.
-   * @param origin Where they are served.
+   * @param desk The state behind the pages.
+   * @param origin Returns the URL that serves them.
    */
   constructor(desk: PageDesk, origin: () => URL) {
     this.#desk = desk;
@@ -57,8 +57,8 @@ export class ApprovalPage {
   }
 
   /**
-   * Whether somebody can be asked: a page is `"open"`; one is `"expected"`, by a link that can still
-   * be opened or because it was open a moment ago; or everybody is `"away"`.
+   * Whether somebody can be asked: a page is `"open"`; one is `"expected"`, because a link can
+   * still be opened or it was open a moment ago; or everybody is `"away"`.
    */
   get state(): PageState {
     return this.#desk.presence.state;
@@ -70,8 +70,8 @@ export class ApprovalPage {
   }
 
   /**
-   * Makes a link to the page. It works once, and for some minutes: give it to nobody but the person
-   * who decides, and do not write it to a file that code could read.
+   * Creates a link to the page. It works once, for a few minutes: give it only to the person who
+   * decides, and do not write it to a file that code could read.
    *
    * @returns The link, with a random code.
    */
@@ -82,8 +82,8 @@ export class ApprovalPage {
   }
 
   /**
-   * Where a person can type a link's code, to the same effect. It opens nothing by itself, so whoever
-   * may not decide may know it.
+   * The URL where a person can type a link's code, to the same effect. It opens nothing by itself,
+   * and need not be kept secret.
    */
   get address(): URL {
     return new URL("/page/", this.#origin());
@@ -112,7 +112,7 @@ export class ApprovalPage {
 
   /**
    * Leaves a request to the page: once nobody can be asked there any more, a call is refused, and a
-   * server's question is declined. An {@linkcode Approver} for whom pages are the only place.
+   * server's question is declined. An {@linkcode Approver} that only asks on pages.
    *
    * @param request A request of this tool server.
    */
@@ -130,12 +130,12 @@ export class ApprovalPage {
   }
 
   /**
-   * Asks pages, or the `ApprovalClient` that is connected, about something that is no call of executed
-   * code, such as a change of the setup. It can be allowed or denied as it is; neither is remembered.
+   * Asks pages, or the connected `ApprovalClient`, about something that is not a call by executed
+   * code, such as a change of the setup. It can only be allowed or denied; neither is remembered.
    *
    * @param call The call to decide on.
    * @param options What withdraws it.
-   * @returns The decision, or the reason there is none. Never rejects.
+   * @returns The decision, or why nobody made one. Never rejects.
    */
   async ask(call: ApprovalCall, options: PageAskOptions = {}): Promise<ApprovalResponse> {
     const { signal, approver = (request) => this.decide(request) } = options;
@@ -143,10 +143,10 @@ export class ApprovalPage {
   }
 }
 
-/** A link that is older is about to be void, and another one is given. */
+/** The age at which a link, about to be void, is replaced. */
 const FRESH_MS = 2 * 60_000;
 
-/** Sees that the person who decides has a link to the approval page that still leads there. */
+/** Ensures that the person who decides has a link to the approval page that still works. */
 export class PageLink {
   readonly #page: ApprovalPage;
   readonly #show: (link: URL) => void;
@@ -158,7 +158,9 @@ export class PageLink {
     this.#show = show;
   }
 
-  /** Shows another link where none leads to the page any more, and none is open. */
+  /**
+   * Shows a new link if no page is open and the previous link no longer works, or soon will not.
+   */
   refresh(): void {
     const { state, connected } = this.#page;
     const isStale = performance.now() - this.#shownAt > FRESH_MS;
@@ -168,7 +170,7 @@ export class PageLink {
   }
 }
 
-/** The types of the files by the ends of their names. */
+/** The content types of files, by name extension. */
 const TYPES: Readonly<Record<string, string>> = {
   css: "text/css",
   html: "text/html",
@@ -178,7 +180,7 @@ const TYPES: Readonly<Record<string, string>> = {
 
 const FILES = new Map(assetTree("approval_page").map(({ path, text }) => [path, text]));
 
-/** A page, or one of its files; `undefined` if there is none. */
+/** A page, or one of its files; `undefined` if it does not exist. */
 export function pageFile(name: string, host: string, status = 200): Response | undefined {
   const text = FILES.get(name);
   if (text === undefined) return undefined;
@@ -187,7 +189,10 @@ export function pageFile(name: string, host: string, status = 200): Response | u
   return new Response(text, { status, headers });
 }
 
-/** The headers of pages: nothing from elsewhere is loaded, no other site frames them, no browser keeps them. */
+/**
+ * The headers of pages: nothing from elsewhere is loaded, no other site frames them, no browser
+ * caches them.
+ */
 export function pageHeaders(host: string, sends: boolean = false): Record<string, string> {
   return {
     "content-security-policy": [

@@ -1,6 +1,6 @@
 /**
- * The JSON by which pages show requests. A call's arguments are a tree in which numbers keep their
- * spelling, and old and new text are the lines that differ: pages neither read JSON nor compare texts.
+ * The JSON from which pages show requests. A call's arguments are a tree in which numbers keep
+ * their spelling, and old and new text are a diff: pages neither parse JSON nor compare texts.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import { type DiffLine, lineDiff, withEdits } from "../edits.ts";
 import { ElicitationRequest } from "../questions.ts";
 import { callJson, type PersonRequest, questionJson } from "../wire.ts";
 
-/** A value, its parts, or a number that a double would spell differently, as it was written. */
+/** A value, its parts, or the original spelling of a number that a double would change. */
 export type ShownValue =
   | string
   | number
@@ -20,7 +20,7 @@ export type ShownValue =
   | { readonly items: readonly ShownValue[] }
   | { readonly entries: readonly ShownEntry[] };
 
-/** A member of an object, or old and new text by the names that they have there. */
+/** A member of an object, or old and new text with their names in it. */
 type ShownEntry =
   | readonly [name: string, value: ShownValue]
   | { readonly before: string; readonly after: string; readonly lines: readonly DiffLine[] };

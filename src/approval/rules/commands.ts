@@ -144,7 +144,7 @@ export function restrictsCommand(pattern: string, text: ShellText): Match {
   return match === "maybe" || !text.plain || mentions(items.slice(0, 1), text) ? "maybe" : "no";
 }
 
-/** An item of a pattern: its text, and the same for matching. */
+/** An item of a pattern: its text, and its parsed form. */
 interface Item {
   readonly text: string;
   readonly glob: Glob;
@@ -156,7 +156,7 @@ function itemOf(text: string): Item {
 
 const WORDS = itemOf("**");
 
-/** The items of a pattern, with its program normalized like that of a text. */
+/** The items of a pattern, with its program normalized like a text's program. */
 function itemsOf(pattern: string): Item[] {
   const [name = "", ...rest] = pattern.trim().split(/\s+/);
   return [name.replace(SYSTEM_FOLDER, ""), ...rest].map(itemOf);

@@ -32,7 +32,7 @@ for (const [text, ...words] of SIMPLE) {
   });
 }
 
-/** What makes a text more than a simple command. */
+/** Texts that are more than a simple command, and why. */
 const REASONS: readonly (readonly [text: string, reason: string])[] = [
   ["a | b", "it has a |"],
   ["ls\nrm x", "it has more than one line"],

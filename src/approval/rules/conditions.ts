@@ -49,7 +49,10 @@ export function foldersOf(condition: ArgumentCondition): readonly string[] {
   ];
 }
 
-/** Only the server knows: many read `'{"a": 1}'` like `{"a": 1}`, and Go's decoder `"A"` like `"a"`. */
+/**
+ * Known only to the server: many read `'{"a": 1}'` like `{"a": 1}`, and Go's decoder `"A"` like
+ * `"a"`.
+ */
 const UNKNOWN = Symbol("unknown");
 
 /** A value that a pointer or a name leads to. */
@@ -67,7 +70,10 @@ function resolvePointer(root: ExactJson, pointer: string): Found {
   return value;
 }
 
-/** Whether conditions are on arguments of a call that its tool does not take: the server ignores them. */
+/**
+ * Whether conditions refer to given arguments that the tool does not take: the server ignores
+ * those.
+ */
 export function areOnIgnored(
   conditions: Readonly<Record<string, ArgumentCondition>>,
   { arguments: args, parameters }: Pick<ApprovalCall, "arguments" | "parameters">,
@@ -81,7 +87,7 @@ export function areOnIgnored(
 
 const INDEX = /^(0|[1-9]\d*)$/;
 
-/** The member of an object, unless servers may take another one for it, or inherit it from that. */
+/** The member of an object, unless servers may read another member instead, or inherit it. */
 function memberOf(object: ExactObject, name: string): Found {
   const wanted = folded(name);
   const isOther = (given: string) =>
@@ -91,7 +97,10 @@ function memberOf(object: ExactObject, name: string): Found {
   return Object.hasOwn(object, name) ? object[name] : undefined;
 }
 
-/** Equal for `file_path`, `filePath` and `FilePath`, and for letters that Go takes for those of ASCII. */
+/**
+ * Equal for `file_path`, `filePath` and `FilePath`, and for letters that Go equates with ASCII
+ * letters.
+ */
 function folded(name: string): string {
   return name.replace(/[_-]/g, "").toLowerCase().toUpperCase();
 }
@@ -159,7 +168,7 @@ function matchNumber(value: ExactJson, holds: (number: number | RawNumber) => bo
   return isNumber(value) ? sure(holds(value)) : otherKind(value);
 }
 
-/** The match of a value of another type: only the server knows what it makes of `"5"` for a number. */
+/** The match of a value of another type: only the server knows how it reads `"5"` for a number. */
 function otherKind(value: ExactJson): Match {
   return value === null ? "no" : "maybe";
 }
@@ -167,7 +176,10 @@ function otherKind(value: ExactJson): Match {
 /** Text that servers may read as JSON. Texts with many blanks, which code can send, are not searched. */
 const LIKE_JSON = /^(?:\s{64}|\s*(?:[[{]|null(?:\s{64}|\s*$)))/;
 
-/** The match of a text that does not match as it is: many servers read it as JSON where that fits better. */
+/**
+ * The match of a text that does not match as it is: many servers parse it as JSON if that fits
+ * better.
+ */
 function otherText(text: string): Match {
   return LIKE_JSON.test(text) ? "maybe" : "no";
 }

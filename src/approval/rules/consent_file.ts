@@ -42,10 +42,10 @@ const consentSchema: z.ZodType<Consent> = z.strictObject({
 
 const fileSchema = z.strictObject({ version: z.literal(1), consents: z.array(consentSchema) });
 
-/** The largest file to write: one that can be read again. */
+/** The largest file to write: it must be readable again. */
 const MAX_BYTES = 3 * 2 ** 20;
 
-/** The decisions for always, in the user's state folder for the workspace. */
+/** The decisions that always count, in the user's state folder for the workspace. */
 export class ConsentFile implements ConsentStore {
   readonly #workspace: string;
   readonly #log: Logger;

@@ -62,7 +62,7 @@ Deno.test("ConsentFile sees what other processes decide and forget", async () =>
   assertEquals(await ids(file), ["others"]);
 });
 
-/** What is in the file, and what is said of it. */
+/** The content of the file, and the message about it. */
 const BROKEN: readonly (readonly [text: string, said: RegExp])[] = [
   ["", /consents\.json:1:1: /],
   ['{"version": 1,\n  "consents": [}', /consents\.json:2:16: /],

@@ -13,8 +13,8 @@ export interface LoadPolicyOptions {
   /** The workspace, with its `.ipybox/policy.json`. Relative paths in arguments start there. */
   readonly workspace?: string;
   /**
-   * A file to use instead of the workspace's and the user's. One in a workspace counts as it is when it is
-   * first named; then as the workspace's own policy does.
+   * A file to use instead of the workspace's and the user's. In a workspace, its text counts when
+   * it is first named; changes then count as in the workspace's own policy.
    */
   readonly file?: string;
   /**
@@ -29,7 +29,10 @@ export interface LoadPolicyOptions {
 
 /** A policy file that applies to a workspace. */
 export interface FoundPolicy {
-  /** Its parsed content, with the former one unless the user accepted this very text on this machine. */
+  /**
+   * Its parsed content, with the former content unless the user accepted this exact text on this
+   * machine.
+   */
   readonly source: PolicySource;
   readonly path: string;
   readonly file: NamedFile;
@@ -46,14 +49,14 @@ export const WORKSPACE_POLICY = ".ipybox/policy.json";
  * `~/.config/ipybox/policy.json` (or below `XDG_CONFIG_HOME`).
  *
  * The workspace's may have come with a repository: until the user accepts its text on this machine,
- * with `ipybox trust`, the stricter of it and the version which they accepted before decides. A deleted
- * file is a change, too. An accepted version that was too long to keep asks about everything. Naming a file
- * accepts it as it is then.
+ * with `ipybox trust`, the stricter of it and the version that they accepted before decides. A
+ * deleted file is a change, too. If the accepted version was too long to keep, every call needs
+ * approval. Naming a file accepts its current text.
  *
  * @param options The workspace, or a file to use instead.
  * @returns The joined policies, or `undefined` if there is no file.
  * @throws {ConfigError} A file is invalid, the named one is missing or behind a link that executed code
- * could replace, or the user's is in a workspace.
+ * could replace, or the user's file is in a workspace.
  */
 export async function loadPolicy(
   options: LoadPolicyOptions = {},
@@ -101,7 +104,7 @@ async function readUsers(
 /** An accepted policy whose text was not kept: it may have denied anything. */
 const UNKNOWN = '{"rules": [{"effect": "ask", "reason": "its text was too long to keep"}]}';
 
-/** Parses a policy; one that does not count comes with the one that did, without rules if none did. */
+/** Parses a policy. If it does not count, the accepted one comes with it, or one without rules. */
 async function sourceOf(
   name: string,
   { text = "{}", counts, former }: NamedFile,
@@ -113,7 +116,7 @@ async function sourceOf(
   return { ...source, former: parsePolicy(`former ${name}`, known).document };
 }
 
-/** Reads a workspace's policy, whether or not it is a valid one. It may have come with a repository. */
+/** Reads a workspace's policy, valid or not. It may have come with a repository. */
 export async function readInWorkspace(
   workspace: string,
   trust?: TrustSetting,
@@ -129,7 +132,7 @@ export async function writeWorkspacePolicy(workspace: string, text: string): Pro
   await replaceHostileFile(join(workspace, WORKSPACE_POLICY), text);
 }
 
-/** Records that the user accepts the text of a workspace's policy; whether that could be recorded. */
+/** Records that the user accepts the text of a workspace's policy. Returns whether it could. */
 export async function acceptPolicy(workspace: string, text: string): Promise<boolean> {
   return await (await OwnEntries.open(workspace, "policies")).set(WORKSPACE_POLICY, text, text);
 }
@@ -152,7 +155,7 @@ function notAccepted({ path, file: { text, place } }: FoundPolicy): string {
       "accept its removal with `ipybox trust`";
   }
   const isNamed = place !== undefined && place.name !== WORKSPACE_POLICY;
-  return `You have not accepted the current version of policy ${path}: what only it allows does not count. ` +
+  return `You have not accepted the current version of policy ${path}: it allows nothing new. ` +
     `Review and accept it with \`ipybox trust${isNamed ? ` ${shellWord(place.workspace)}` : ""}\``;
 }
 

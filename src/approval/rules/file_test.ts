@@ -6,7 +6,7 @@ import { loadPolicy } from "./file.ts";
 import { parsePolicy } from "./parse.ts";
 import { policyJsonSchema } from "./schema.ts";
 
-/** Texts that are no policy, and where the error says so. */
+/** Invalid policies, and the locations in the error. */
 const WRONG: readonly (readonly [text: string, ...says: string[]])[] = [
   ["", "p.json:1:1"],
   ["{", "p.json:1:2"],
@@ -57,7 +57,7 @@ for (const [text, ...says] of WRONG) {
   });
 }
 
-Deno.test("parsePolicy() tells all that is wrong", () => {
+Deno.test("parsePolicy() reports every problem", () => {
   const text = '{"rules": [{"effect": "x"}, {"effect": "allow", "y": 1}]}';
   const error = assertThrows(() => parsePolicy("p.json", text), ConfigError);
   assertEquals(error.message.split("\n").length, 3);

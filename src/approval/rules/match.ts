@@ -59,7 +59,7 @@ export function matchesGlob(pattern: string, text: string): Match {
   return matchGlob(globItems(pattern), text);
 }
 
-/** The same for a pattern that was read before, by {@linkcode globItems}. */
+/** Like {@linkcode matchesGlob}, for a pattern parsed by {@linkcode globItems}. */
 export function matchGlob(items: Glob, text: string): Match {
   let [item, at, star, resume] = [0, 0, -1, 0];
   for (let steps = 1; at < text.length; steps++) {
@@ -83,7 +83,7 @@ export function matchGlob(items: Glob, text: string): Match {
   return sure(item === items.length);
 }
 
-/** A pattern that was read: code points, and numbers below 0 for its wildcards. */
+/** A parsed pattern: code points, and numbers below 0 for its wildcards. */
 export type Glob = readonly number[];
 
 const ANY = -1;

@@ -34,7 +34,7 @@ export function parsePolicy(name: string, text: string): PolicySource {
   throw new ConfigError(`Invalid policy\n${problems.join("\n")}`, { cause: parsed.error });
 }
 
-/** Joins policies; `undefined` if there are none. */
+/** Joins policies; `undefined` without any. */
 export function joinPolicies(
   sources: readonly PolicySource[],
   { workspace }: { readonly workspace?: string },

@@ -75,7 +75,7 @@ export function pathJudge(
   };
   return () => {
     let looks = 0;
-    // Systems walk all of a path each time.
+    // The system walks the whole path each time.
     const mayLook = (path: string) => (looks += 1 + path.length / LOOK_CHARACTERS) <= MAX_LOOKS;
     const ways = new Map<string, Way | undefined>();
     const way = (path: string) => ways.getOrInsertComputed(path, () => follow(path, mayLook));
@@ -92,7 +92,7 @@ interface Looks {
 
 /** The most folders and links to look at for one call: code can make thousands of links. */
 const MAX_LOOKS = 5000;
-/** So many characters of a path count as another look. */
+/** The number of characters of a path that count as another look. */
 const LOOK_CHARACTERS = 100;
 /** Systems do not accept longer paths. */
 const MAX_PATH = 4096;
@@ -188,7 +188,7 @@ function isFolder(path: string): boolean {
   }
 }
 
-/** The type of a path: `"unseen"` if Deno forbids to look, `"unknown"` if the system does. */
+/** The target of a link: `"unseen"` if Deno forbids looking, `"unknown"` if the system does. */
 function targetOf(
   path: string,
 ): { readonly path: string } | "none" | "missing" | "unseen" | "unknown" {
@@ -200,7 +200,10 @@ function targetOf(
   }
 }
 
-/** More marks in a row than any script has. The time to put them in order grows with their square. */
+/**
+ * More marks in a row than any script has. The time to order them grows with the square of their
+ * number.
+ */
 const MARKS = /\p{M}{9}/u;
 
 /** Letters and digits of all scripts, and characters that every program treats as part of a name. */

@@ -37,7 +37,9 @@ export function patternJudge(options: PatternJudgeOptions = {}): PatternJudge {
 const MAX_TESTS = 3;
 const MAX_LENGTH = 200;
 
-/** The folders and hosts that arguments name: all of them, so that no other one is allowed along. */
+/**
+ * The folders and hosts that arguments name: all of them, so that the pattern allows no other one.
+ */
 function placesOf({ arguments: args }: ApprovalCall): Pattern | undefined {
   const tests: [pointer: string, test: PatternTest][] = [];
   for (const [name, value] of Object.entries(args)) {
@@ -69,15 +71,17 @@ function placeOf(value: ExactJson): PatternTest | undefined {
 }
 
 function isFolder(path: string): boolean {
-  if (!mayRead(path)) return false; // asking for the permission is not for code to decide
+  if (!mayRead(path)) return false; // code must not cause a prompt for permission
   try {
     return Deno.lstatSync(path).isDirectory;
   } catch {
-    return false; // missing, or not to be looked at
+    return false; // missing or inaccessible
   }
 }
 
-/** The program of a simple command, and its subcommand. Programs that start others stay as they are. */
+/**
+ * The program of a simple command, and its subcommand. Programs that start others get no pattern.
+ */
 function commandOf({ arguments: { cmd } }: ApprovalCall): Pattern | undefined {
   const text = readShell(typeof cmd === "string" ? cmd : "");
   if (text.type === "other" || text.starts) return undefined;

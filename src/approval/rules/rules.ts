@@ -28,7 +28,7 @@ export interface PolicySource {
   readonly name: string;
   /** Its content. */
   readonly document: PolicyDocument;
-  /** The content before a change that waits to be accepted: the stricter of the two decides. */
+  /** The content before a change that is not yet accepted: the stricter of the two decides. */
   readonly former?: PolicyDocument;
 }
 
@@ -82,7 +82,7 @@ export class PolicyRules implements ApprovalPolicy {
   readonly #trusted: ReadonlySet<string>;
   readonly #paths: () => PathJudge;
   readonly #isAboutShell: boolean;
-  /** The policies before changes that wait to be accepted. */
+  /** The policies before changes that are not yet accepted. */
   readonly #former: PolicyRules | undefined;
 
   /**
@@ -187,7 +187,7 @@ export class PolicyRules implements ApprovalPolicy {
       : INCOMPLETE;
     if (match === "maybe") return { match, doubt };
     if (match === "yes" && rule.effect === "allow" && areOnIgnored(rule.arguments ?? {}, call)) {
-      return { match: "maybe", doubt: "the tool does not take an argument that it is about" };
+      return { match: "maybe", doubt: "it is about an argument that the tool does not take" };
     }
     // A server's hint allows nothing unless the user trusts the server.
     const isTrusted = rule.effect !== "allow" || this.#trusted.has(serverName);

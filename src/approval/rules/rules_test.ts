@@ -127,7 +127,10 @@ for (const [pattern, line, allows, restricts = allows] of COMMANDS) {
   });
 }
 
-/** A condition on the argument "a", the arguments, and what an allowing and a denying rule make of it. */
+/**
+ * A condition on the argument "a", the arguments, and the effects of an allowing and a denying
+ * rule.
+ */
 const ARGUMENTS: readonly (readonly [
   condition: unknown,
   args: string,
@@ -218,7 +221,10 @@ for (const [condition, args, allow, deny] of ARGUMENTS) {
   });
 }
 
-/** A condition on the argument "a", a value, and what a denying rule makes of it where all else is allowed. */
+/**
+ * A condition on the argument "a", a value, and the effect of a denying rule if all else is
+ * allowed.
+ */
 const DENIALS: readonly (readonly [condition: unknown, value: unknown, mode: PolicyEffect])[] = [
   ["prod", ["prod"], "ask"],
   ["prod", { name: "prod" }, "ask"],

@@ -10,8 +10,9 @@ export function rpcError(
 }
 
 /**
- * Disposes of a resource when a response has ended, however it ends, or cannot be made. Deno aborts a
- * request's signal also after complete responses: `onGone` is called if the client has disconnected.
+ * Disposes of a resource when a response has ended in any way, or cannot be created. Deno also
+ * aborts a request's signal after complete responses: `onGone` is called if the client has
+ * disconnected.
  */
 export async function usedUntilSent(
   use: Disposable,
@@ -43,7 +44,7 @@ export async function usedUntilSent(
 /** How much of a response a client may leave unread, besides one message. */
 const MAX_UNREAD = 16 * 2 ** 20;
 
-/** Ends a response of which too much is unread: the SDK keeps any amount for its client. */
+/** Ends a response if too much of it is unread: the SDK buffers any amount for its client. */
 export function withUnreadLimit(response: Response, onExceeded: () => void): Response {
   const reader = response.body?.getReader();
   if (reader === undefined) return response;

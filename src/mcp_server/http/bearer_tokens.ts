@@ -12,9 +12,9 @@ export interface HttpToken {
    */
   readonly placement?: Placement | undefined;
   /**
-   * How many concurrent sessions it may have, as long as the server's `maxSessions` allows.
+   * How many concurrent sessions it may have, within the server's `maxSessions`.
    *
-   * @default an equal share of the `maxSessions` that tokens with a number leave, at least one
+   * @default an equal share of the sessions that tokens with a number leave, at least one
    */
   readonly maxSessions?: number | undefined;
 }
@@ -60,7 +60,7 @@ export class BearerTokens {
   }
 }
 
-/** The name of a token's owner: the same after a restart, and useless to whoever reads it. */
+/** The name of a token's owner: the same after a restart, and useless to its readers. */
 function nameOf(token: string): string {
   return sha256(`owner ${token}`);
 }

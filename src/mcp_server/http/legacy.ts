@@ -12,12 +12,12 @@ interface Connected {
 /** Serves the older era: `initialize` opens a session, and `Mcp-Session-Id` names it. */
 export class LegacySessions implements AsyncDisposable {
   readonly #pool: SessionPool;
-  readonly #told: ServerForOptions;
+  readonly #serverOptions: ServerForOptions;
   readonly #connected = new Map<string, Promise<Connected>>();
 
-  constructor(pool: SessionPool, told: ServerForOptions) {
+  constructor(pool: SessionPool, serverOptions: ServerForOptions) {
     this.#pool = pool;
-    this.#told = told;
+    this.#serverOptions = serverOptions;
   }
 
   async handle(request: Request, owner: string, body: unknown): Promise<Response> {
@@ -93,7 +93,7 @@ export class LegacySessions implements AsyncDisposable {
       sessionIdGenerator: () => id,
       onsessionclosed: async () => void await this.#pool.close(owner, id),
     });
-    const server = await serverFor(pooled.session, this.#told);
+    const server = await serverFor(pooled.session, this.#serverOptions);
     await server.connect(transport);
     pooled.onClose(() => {
       this.#connected.delete(id);

@@ -63,7 +63,7 @@ async function refuse(
 /** An owner's handlers, and the sessions whose changes are announced. */
 interface Owned {
   readonly handler: McpHttpHandler;
-  /** Begins each response at once: the client may disconnect before the result is there. */
+  /** Begins each response at once: the client may disconnect before the result is ready. */
   readonly streaming: McpHttpHandler;
   readonly watched: Set<string>;
 }
@@ -71,14 +71,14 @@ interface Owned {
 /** Serves protocol 2026-07-28: calls name a session by a handle, or share their owner's. */
 export class ModernHandlers implements AsyncDisposable {
   readonly #pool: SessionPool;
-  readonly #told: ServerForOptions;
+  readonly #serverOptions: ServerForOptions;
   readonly #log: Logger;
   readonly #owned = new Map<string, Owned>();
   readonly #serving = new WeakMap<Request, PooledSession>();
 
-  constructor(pool: SessionPool, told: ServerForOptions, log: Logger) {
+  constructor(pool: SessionPool, serverOptions: ServerForOptions, log: Logger) {
     this.#pool = pool;
-    this.#told = told;
+    this.#serverOptions = serverOptions;
     this.#log = log;
   }
 
@@ -94,7 +94,7 @@ export class ModernHandlers implements AsyncDisposable {
       : this.#pool.find(owner, named);
     if (pooled === undefined) return await refuse(request, body, call);
     const owned = this.#owned.get(owner) ?? this.#own(owner);
-    this.#tell(owned, pooled);
+    this.#announce(owned, pooled);
     const handler = LASTING.has(call?.name ?? "") ? owned.streaming : owned.handler;
     const gone = new AbortController();
     const signalled = new Request(request, { signal: gone.signal });
@@ -116,7 +116,7 @@ export class ModernHandlers implements AsyncDisposable {
       const pooled = requestInfo && this.#serving.get(requestInfo);
       if (pooled === undefined) throw new Error("A request without a session");
       const { id, session } = pooled;
-      const options = { ...this.#told, sessionArgument: true, taskPrefix: `${id}.` };
+      const options = { ...this.#serverOptions, sessionArgument: true, taskPrefix: `${id}.` };
       const server = await serverFor(session, options);
       registerSessionTools({ server, session, declare: forClients }, this.#pool, owner);
       return server;
@@ -133,7 +133,7 @@ export class ModernHandlers implements AsyncDisposable {
   }
 
   /** Announces a session's changes to the owner's subscribers. */
-  #tell({ handler, watched }: Owned, { id, session, onClose }: PooledSession): void {
+  #announce({ handler, watched }: Owned, { id, session, onClose }: PooledSession): void {
     if (watched.has(id)) return;
     watched.add(id);
     const listening = session.onServersChanged(() => handler.notify.resourcesChanged());
@@ -151,7 +151,7 @@ as \`session\`. Calls without a session share one with all clients that have the
 An idle session is closed after a while: variables are lost, files stay in its folder.
 `.trim();
 
-/** Adds `open_session` and `close_session`, for clients of a protocol that knows no sessions. */
+/** Adds `open_session` and `close_session`, for clients of a protocol without sessions. */
 function registerSessionTools(host: ToolHost, pool: SessionPool, owner: string): void {
   addTool(host, "open_session", {
     title: "Open a session",

@@ -1,6 +1,6 @@
 import { Refused } from "../../calls/http_checks.ts";
 
-/** How many requests a token may have in flight for each session that it may have. */
+/** The limit on a token's requests in flight, for each session that it may have. */
 const FOR_EACH_SESSION = 64;
 const MIB = 2 ** 20;
 
@@ -21,8 +21,8 @@ export class RequestsInFlight {
     if (this.#held(owner) + count > most) {
       throw new Refused(
         429,
-        `Your token has as many requests in flight as it may have, ${most}; each MiB of one counts as ` +
-          "another: wait for their responses",
+        `Your token has reached its limit of ${most} requests in flight; each MiB of a request ` +
+          "counts as another: wait for their responses",
       );
     }
     this.#counts.set(owner, this.#held(owner) + count);

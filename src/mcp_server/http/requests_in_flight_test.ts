@@ -7,7 +7,7 @@ const MIB = 2 ** 20;
 Deno.test("RequestsInFlight counts a token's requests and their MiB until they are answered", () => {
   const inFlight = new RequestsInFlight((owner) => owner === "alice" ? 1 : 2);
   const refused = (owner: string, length = 0) =>
-    assertThrows(() => inFlight.take(owner, length), Refused, "as many requests in flight").message;
+    assertThrows(() => inFlight.take(owner, length), Refused, "reached its limit of").message;
 
   const large = inFlight.take("alice", 16 * MIB);
   const small = Array.from({ length: 47 }, () => inFlight.take("alice", MIB - 1));

@@ -61,7 +61,7 @@ export class HttpMcpServer implements AsyncDisposable {
     this.#modern = new ModernHandlers(pool, options, log);
     const handler = (request: Request) => this.#handle(request);
     this.#server = new HttpServer({ hostname, port, handler, log });
-    // `localhost` has two addresses: another user could have this port of the other one.
+    // `localhost` has two addresses: another user could have this port on the other one.
     const host = hostname === "localhost" ? this.#server.addr.hostname : hostname;
     const name = host.includes(":") ? `[${host}]` : host;
     this.url = new URL(`http://${name}:${this.#server.addr.port}/mcp`);
@@ -154,7 +154,7 @@ export class HttpMcpServer implements AsyncDisposable {
       ? await usedUntilSent(this.#inFlight.take(owner, 0, body.length), handle)
       : await handle();
     return withUnreadLimit(response, () => {
-      this.#log.warn("MCP over HTTP: a client leaves too much of a response unread, which ends");
+      this.#log.warn("MCP over HTTP: ended a response because its client left too much unread");
     });
   }
 }

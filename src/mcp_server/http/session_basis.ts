@@ -77,7 +77,9 @@ export async function basisOf(options: SessionBasisOptions): Promise<string> {
   ]);
 }
 
-/** Builds the managed Python if sessions need it and it is missing. A basis from before would differ. */
+/**
+ * Builds the managed Python if sessions need it and it is missing. An earlier basis would differ.
+ */
 export async function readyPython(
   { placement, python, log }: SessionBasisOptions["session"],
   signal: AbortSignal,
@@ -86,7 +88,7 @@ export async function readyPython(
   await buildPythonEnvironment({ onProgress: (line) => log?.warn(line), signal });
 }
 
-/** The files that a session hides. A replaced file is another one, and not hidden. */
+/** The files that a session hides. A replacement is another file, and not hidden. */
 async function hiddenIn(project: string, workspace: string): Promise<readonly unknown[]> {
   const folder = await Deno.realPath(project);
   const python = await hostPython(workspace);
@@ -94,7 +96,7 @@ async function hiddenIn(project: string, workspace: string): Promise<readonly un
   return await Promise.all(paths.map(async (path) => [path, await fileOf(path)]));
 }
 
-/** Identifies the Python. One that was rebuilt differs. */
+/** Identifies the Python. A rebuilt one differs. */
 async function pythonOf(
   { python, placement }: SessionBasisOptions["session"],
 ): Promise<readonly unknown[]> {

@@ -54,7 +54,7 @@ async function answer(
   const parts = path === "" ? [] : pathParts(decoded(isFolder ? path.slice(0, -1) : path));
   if (parts[0] === STATE_FOLDER) throw new Refused(403, `Clients cannot access ${STATE_FOLDER}`);
   const files = await session.workspaceFiles();
-  // Where code does not see this machine's workspace, ipybox alone writes to it, such as images.
+  // If code does not see this machine's workspace, only ipybox writes to it, such as images.
   const own = session.showsWorkspace ? undefined : place.path;
   if (isFolder || request.method !== "PUT") {
     requireMethod(request, "GET");

@@ -12,7 +12,7 @@ import { PackageFolder } from "../../python/packages.ts";
 
 /** The days without a change after which the folder of an ended session is old. */
 export const KEPT_DAYS = 30;
-/** The folders of ended sessions that a server keeps for each owner. */
+/** The number of ended sessions' folders that a server keeps for each owner. */
 export const KEPT_FOLDERS = 100;
 
 /** The folder of a session. Disposing marks the session as ended, and keeps the folder. */
@@ -24,9 +24,9 @@ export interface SessionFolder extends Disposable {
 
 /** Which folders of ended sessions are old. */
 interface OldSessions {
-  /** Those without a change since then, in milliseconds since 1970. */
+  /** Folders without a change since this time, in milliseconds since 1970. */
   readonly before: number;
-  /** And all but this many of each owner; all are kept by default. */
+  /** And all but this many recent ones of each owner; by default, all are kept. */
   readonly keep?: number;
 }
 
@@ -34,12 +34,15 @@ const MAX_OWNER = 100;
 /** The owner of sessions that were started ahead. Nobody needs their folders once they have ended. */
 export const NOBODY = "nobody";
 
-/** The file that a session's process locks, beside its folder. It has the time of the end, and the owner. */
+/**
+ * The file that a session's process locks, beside its folder: its time is the end, its text the
+ * owner.
+ */
 export function lockOf(session: string): string {
   return `${session}.in-use`;
 }
 
-/** Makes the folder of a workspace's sessions. */
+/** Creates the folder of a workspace's sessions. */
 export async function makeSessionFolders(workspace: string): Promise<string> {
   try {
     await makeWorkspaceState(workspace);
@@ -54,13 +57,13 @@ export async function makeSessionFolders(workspace: string): Promise<string> {
   throw new ConfigError(`Cannot keep the folders of sessions: ${UNWRITABLE}`);
 }
 
-/** The durable sessions of a workspace's clients; no others are asked for their status. */
+/** The durable sessions of a workspace's clients; the status of others is not requested. */
 export async function durableSessions(workspace: string): Promise<ListedSession[]> {
   const folders = await sessionsPath(workspace);
   return await listSessions(({ workspace }) => dirname(workspace) === folders);
 }
 
-/** Creates a session's folder, or reopens that of a session that continues. */
+/** Creates a session's folder, or reopens it if the session continues. */
 export async function makeSessionFolder(
   workspace: string,
   id: string,
@@ -164,7 +167,7 @@ export class SessionCleanup implements AsyncDisposable {
   readonly #log: Logger;
   readonly #stop = new AbortController();
   #pass: Promise<void> = Promise.resolve();
-  /** Whether a pass waits for the one that runs. */
+  /** Whether a pass waits for the current one. */
   #isDue = false;
 
   constructor(workspace: string, log: Logger) {

@@ -30,8 +30,7 @@ import {
 export interface HttpSessionsOptions {
   /**
    * The maximum number of concurrent sessions. Each has a kernel. A token may hold as many of them as
-   * its own `maxSessions` allows; tokens without that share the rest equally, and may hold at least
-   * one.
+   * its own `maxSessions` allows; tokens without it share the rest equally, with at least one each.
    *
    * @default {8}
    */
@@ -125,7 +124,7 @@ export class TooManySessionsError extends Error {
 
 const shown = z.string().transform((text) => text.slice(0, 100));
 
-/** An older client's description of itself, as far as tools need it. */
+/** The parts of an older client's description of itself that tools need. */
 export const initializeSchema = z.object({
   protocolVersion: shown,
   capabilities: z.object({
@@ -171,7 +170,7 @@ interface ReadySession extends Created, AsyncDisposable {
 
 interface Entry extends PooledSession, Note {
   readonly closing: AbortController;
-  /** How long it may be without use before it is closed. */
+  /** Closes it after a time without use. */
   readonly idle: Deadline;
 }
 
@@ -212,15 +211,15 @@ export class SessionPool implements AsyncDisposable {
   }
 
   /**
-   * Continues the durable sessions that a previous server left, so that their users are asked about calls
-   * that wait. Those whose owner has no token any more end.
+   * Continues the durable sessions that a previous server left, so that their users are asked about
+   * waiting calls. Sessions whose token was removed end.
    */
   async recall(): Promise<void> {
     const { durable, owners, workspace, session: { log } } = this.#options;
     if (!durable) return;
     await sessionServers(this.#options); // an error here would lose all sessions for their clients
     for (const { id: durableId, record, status } of await durableSessions(workspace)) {
-      if (record === undefined || status?.attached !== false) continue; // ended, or another program has it
+      if (record === undefined || status?.attached !== false) continue; // ended, or is in use
       const id = basename(record.workspace);
       const note = noteSchema.safeParse(record.note).data;
       if (note === undefined || record.name !== id) continue;
@@ -307,7 +306,7 @@ export class SessionPool implements AsyncDisposable {
     }
   }
 
-  /** Makes a session's entry. One that a previous server left is counted already. */
+  /** Creates a session's entry. A session that a previous server left is already counted. */
   async #make(note: Note, left?: Left): Promise<Entry> {
     const { owner } = note;
     if (left === undefined) await this.#take(owner);
@@ -350,7 +349,7 @@ export class SessionPool implements AsyncDisposable {
     return { id, session: created, place };
   }
 
-  /** Where a session's kernel runs, and by which Python there. */
+  /** Where a session's kernel runs, and with which Python. */
   #placed(owner: string, left: Left | undefined): SessionOptions {
     const { owners, session } = this.#options;
     const placement = left === undefined
@@ -399,7 +398,7 @@ export class SessionPool implements AsyncDisposable {
     return { id, session, place, basis, [Symbol.asyncDispose]: end };
   }
 
-  /** The basis of new sessions; those started ahead must not differ. */
+  /** The basis of new sessions, also required of sessions that were started ahead. */
   get #basis(): SessionBasisOptions {
     const { session, workspace } = this.#options;
     return { workspace, session: { ...session, ...this.#shared() } };
@@ -415,14 +414,14 @@ export class SessionPool implements AsyncDisposable {
     return { durable: { name: id, idleMs, note }, onEnded };
   }
 
-  /** The options by which a session gets the workspace's files. */
+  /** The options that give a session the workspace's files. */
   #shared(): SessionOptions {
     const { workspace, shareWorkspace, session: { sandbox } } = this.#options;
     if (shareWorkspace === undefined) return {};
     return { sandbox: { ...(typeof sandbox === "object" ? sandbox : {}), project: workspace } };
   }
 
-  /** Counts one more session of an owner, if there may be one. */
+  /** Counts one more session of an owner, if the limits allow it. */
   async #take(owner: string): Promise<void> {
     const { maxSessions = 8 } = this.#options;
     const share = this.shareOf(owner);
@@ -499,7 +498,7 @@ export class SessionPool implements AsyncDisposable {
     }
   }
 
-  /** Variables come from the workspace's `.env`: one in a session's folder would be the code's. */
+  /** Variables come from the workspace's `.env`: code could write one in a session's folder. */
   async #variables(folder: string): Promise<VariableLookup> {
     const { workspace, session: { log } } = this.#options;
     const lookup = await variableLookup(workspace, { log });
@@ -519,7 +518,7 @@ function filePathOf(
   { id, folder }: { readonly id: string; readonly folder: string },
   path: string,
 ): string {
-  if (!isInside(path, folder)) return path; // images go elsewhere
+  if (!isInside(path, folder)) return path; // images are elsewhere
   return `/sessions/${id}/files/${
     relative(folder, path).split("/").map(encodeURIComponent).join("/")
   }`;

@@ -37,7 +37,7 @@ export function registerExecute(host: ToolHost, taskPrefix: string | undefined):
         max_output_chars: z.number().int().positive().default(5000)
           .describe("Default 5000; longer output is cut"),
         wait_seconds: z.number().positive().optional()
-          .describe("Answer by then, ended or not"),
+          .describe("Answer by then, even if unfinished"),
       }),
     hints: ["destructive", "openWorld"],
   }, async ({ code, timeout, max_output_chars: limit, wait_seconds: wait }, request) => {
@@ -71,7 +71,7 @@ export function registerWait(host: ToolHost): void {
 interface FollowOptions {
   /** Whether the cell continues when the request is cancelled. */
   readonly isLeft: boolean;
-  /** The beginning of its id as a task, if the client may get one. */
+  /** The prefix of its task id, if the client may get a task. */
   readonly taskPrefix?: string | undefined;
 }
 

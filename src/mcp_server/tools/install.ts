@@ -26,7 +26,7 @@ export function registerInstall(host: ToolHost): void {
         description:
           `Install this Python package from a Git repository? Its installation runs in a ` +
           `sandbox that can reach ${source}:\n\n${foreignBlock([text])}`,
-        what: "Installing from a Git repository",
+        summary: "Installing from a Git repository",
         byHand: "Ask the user, or install a package from the package index instead",
         effect:
           `Installs from a Git repository. The installation runs in a sandbox that can reach ${source}`,

@@ -11,7 +11,7 @@ export interface Change {
   readonly tool: string;
   /** Its parameters, normalized. */
   readonly parameters: Readonly<Record<string, unknown>>;
-  /** Recorded in the audit log instead, if the arguments may contain secrets. */
+  /** Recorded in the audit log instead of the parameters, if these may contain secrets. */
   readonly noted?: Readonly<Record<string, unknown>>;
   /** The question for the user; absent if nobody needs to be asked. */
   readonly question?: ChangeQuestion;
@@ -22,7 +22,7 @@ interface ChangeQuestion {
   /** The change, with all parameters. */
   readonly description: string;
   /** The change in a few words, such as `Registering the server "x"`. */
-  readonly what: string;
+  readonly summary: string;
   /** How the user can make the change without the client. */
   readonly byHand: string;
   /** Describes the change, if the parameters do not. */
@@ -58,17 +58,17 @@ async function decide(
 ): Promise<Decided> {
   const { question } = change;
   if (question === undefined) return { decision: { decision: "allow", by: "policy" } };
-  const { description, what, byHand } = question;
+  const { description, summary, byHand } = question;
   switch (session.changes) {
     case "allow":
       return { decision: { decision: "allow", by: "policy" } };
     case "deny":
       return denied(
         "policy",
-        `${what} is not allowed here (\`ipybox mcp --approve deny\`). ${byHand}`,
+        `${summary} is not allowed here (\`ipybox mcp --approve deny\`). ${byHand}`,
       );
     case "fixed":
-      return denied("policy", `${what} is not offered by this server. ${byHand}`);
+      return denied("policy", `${summary} is not offered by this server. ${byHand}`);
     case "ask": {
       const asksElsewhere = !abilitiesOf(server, ctx, session).form ||
         (await work.kernel()).page.isAttended;
@@ -80,7 +80,7 @@ async function decide(
           return { decision: undefined, asked: answer };
         }
         if (answer === true) return { decision: { decision: "allow", by: "approver" } };
-        if (answer === false) return denied("approver", `${what}: the user did not allow it`);
+        if (answer === false) return denied("approver", `${summary}: the user did not allow it`);
       }
       work.activity = "Waiting for the user's approval on the approval page";
       const { page } = await work.kernel();
@@ -90,7 +90,7 @@ async function decide(
       const { type, reason } = response;
       const otherwise = type === "approval_unavailable" ? `. Otherwise: ${byHand}` : "";
       const by = type === "approval_rejected" ? "approver" : type;
-      return denied(by, `${what}: ${reason}${otherwise}`, reason);
+      return denied(by, `${summary}: ${reason}${otherwise}`, reason);
     }
   }
 }

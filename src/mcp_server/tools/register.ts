@@ -58,7 +58,7 @@ export function registerRegister(host: ToolHost): void {
           }${settings === undefined ? "" : settingsBlock(settings)}${
             reach === undefined ? "" : `\n\n${reach}`
           }`,
-        what: `Registering the server "${name}"`,
+        summary: `Registering the server "${name}"`,
         byHand: byHand(name, params),
         effect:
           `Registers this server, which runs or is reached outside the code's sandbox: ${launch}`,

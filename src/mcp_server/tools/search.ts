@@ -29,7 +29,7 @@ function descriptionWith(servers: readonly string[]): string {
 
 /** How many tools a result has room for, by detail. */
 const COUNTS = { names: 40, signatures: 12, full: 4 } as const;
-/** How many saved actions it has room for, and how much of the interface of each. */
+/** How many saved actions a result has room for, and how much of each one's interface. */
 const ACTION_COUNTS = { names: 20, signatures: 3, full: 3 } as const;
 const MAX_ACTION_CHARS = 2000;
 /** The most characters of all tools in a result. */

@@ -19,7 +19,7 @@ export function registerUnregister(host: ToolHost): void {
       parameters: { server_name: name },
       question: {
         description: `Remove the MCP server "${name}" and its Python API?`,
-        what: `Removing the server "${name}"`,
+        summary: `Removing the server "${name}"`,
         byHand: `Ask the user to run: ipybox unregister ${name}`,
         effect: "Removes the MCP server and its Python API",
       },
