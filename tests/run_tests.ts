@@ -5,6 +5,8 @@
  *
  * @module
  */
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
 import { setUp } from "../src/commands/setup.ts";
 import { EnvironmentNotReadyError } from "../src/base/errors.ts";
 import { allDone } from "../src/base/signals.ts";
@@ -12,7 +14,7 @@ import { type EnvironmentRecipe, KERNEL_MODULES } from "../src/python/managed.ts
 import { installChromium } from "./support/browser.ts";
 import { INSPECTOR } from "./support/command_line_clients.ts";
 import { pythonServers } from "./support/python_servers.ts";
-import { closingLine, summarize, type TestSummary } from "./support/test_summary.ts";
+import { closingLine, summarize, type TestSummary, total } from "./support/test_summary.ts";
 
 const root = new URL("../", import.meta.url);
 
@@ -24,59 +26,121 @@ async function testRecipe(): Promise<EnvironmentRecipe> {
   };
 }
 
+/**
+ * Runs test files, a few in each process: one process for all of them would hold a gigabyte and
+ * more, which makes each start of a program slow.
+ */
 async function runTests(args: readonly string[], python: string): Promise<TestSummary> {
+  const { paths, options } = splitArgs(args);
+  const files = await filesIn(paths);
   const directory = await Deno.makeTempDir({ prefix: "ipybox-tests-" });
+  const isLive = files.length <= BATCH;
+  const start = { options, python, directory, isLive, signal: AbortSignal.timeout(LONGEST_MS) };
+  const runs: TestRun[] = [];
+  const runSome = async () => {
+    while (files.length > 0) runs.push(await runFiles(files.splice(0, BATCH), start));
+  };
   try {
-    const report = `${directory}/junit.xml`;
-    const child = new Deno.Command(Deno.execPath(), {
-      args: ["test", "-A", "--parallel", `--junit-path=${report}`, ...withPaths(args)],
-      cwd: root,
-      // The registrations, logins and workspaces of whoever runs the tests stay as they are.
-      env: {
-        IPYBOX_PYTHON: python,
-        // Tests wait for other programs half of their time.
-        DENO_JOBS: Deno.env.get("DENO_JOBS") ?? `${navigator.hardwareConcurrency * 2}`,
-        XDG_STATE_HOME: `${directory}/state`,
-        XDG_DATA_HOME: `${directory}/data`,
-      },
-      stdin: "null",
-      stdout: "piped",
-      signal: AbortSignal.timeout(LONGEST_MS),
-    }).spawn();
-    const output = await passOn(child.stdout);
-    const { success } = await child.status;
-    const junit = await Deno.readTextFile(report).catch(() => ""); // there is none when it crashed
-    return summarize(output, junit, success);
+    // Tests wait for other programs most of their time.
+    const jobs = Number(Deno.env.get("DENO_JOBS") ?? navigator.hardwareConcurrency * 2 + 2);
+    await allDone(Array.from({ length: jobs }, runSome));
   } finally {
     await Deno.remove(directory, { recursive: true });
   }
+  if (runs.length > 1) { // once more, where people look for it
+    for (const { output, summary } of runs) if (summary.failed > 0) console.log(output);
+  }
+  return total(runs.map(({ summary }) => summary));
 }
 
-function withPaths(args: readonly string[]): readonly string[] {
-  const named = args.some((arg, i) => !arg.startsWith("-") && args[i - 1] !== "--filter");
-  return named ? args : [...args, ...ALL];
+/** A process that ran tests. */
+interface TestRun {
+  readonly output: string;
+  readonly summary: TestSummary;
 }
 
-/**
- * Checks the types of the tests before they run, while the rest is set up. The run finds that in
- * Deno's cache, or reports the errors.
- */
-async function checkTypes(args: readonly string[]): Promise<void> {
-  await new Deno.Command(Deno.execPath(), {
-    args: ["test", "--no-run", "--quiet", ...withPaths(args)],
+async function runFiles(
+  files: readonly string[],
+  { options, python, directory, isLive, signal }: {
+    readonly options: readonly string[];
+    readonly python: string;
+    readonly directory: string;
+    /** Whether to print the output as it comes, and not at the end. */
+    readonly isLive: boolean;
+    readonly signal: AbortSignal;
+  },
+): Promise<TestRun> {
+  const report = `${directory}/${files[0]?.replaceAll("/", "-")}.xml`;
+  const flags = ["-A", "--no-check", `--junit-path=${report}`];
+  const child = new Deno.Command(Deno.execPath(), {
+    args: ["test", ...flags, ...options, ...files],
+    cwd: root,
+    // The registrations, logins and workspaces of whoever runs the tests stay as they are.
+    env: {
+      IPYBOX_PYTHON: python,
+      XDG_STATE_HOME: `${directory}/state`,
+      XDG_DATA_HOME: `${directory}/data`,
+    },
+    stdin: "null",
+    stdout: "piped",
+    signal,
+  }).spawn();
+  let output = "";
+  for await (const text of child.stdout.pipeThrough(new TextDecoderStream())) {
+    output += text;
+    if (isLive) Deno.stdout.writeSync(new TextEncoder().encode(text));
+  }
+  if (!isLive) console.log(output);
+  const { success } = await child.status;
+  const junit = await Deno.readTextFile(report).catch(() => ""); // missing after a crash
+  return { output, summary: summarize(output, junit, success) };
+}
+
+/** The number of files that a process runs. */
+const BATCH = 2;
+
+/** The paths among arguments, by default all tests, and the options. */
+function splitArgs(
+  args: readonly string[],
+): { readonly paths: readonly string[]; readonly options: readonly string[] } {
+  const isOption = (arg: string, i: number) => arg.startsWith("-") || args[i - 1] === "--filter";
+  const paths = args.filter((arg, i) => !isOption(arg, i));
+  return { paths: paths.length > 0 ? paths : ALL, options: args.filter(isOption) };
+}
+
+/** The test files among and below paths, each once. */
+async function filesIn(paths: readonly string[]): Promise<string[]> {
+  const files = new Set<string>();
+  for (const path of paths) {
+    const { isDirectory } = await Deno.stat(new URL(path, root));
+    const names = isDirectory ? await readdir(new URL(path, root), { recursive: true }) : [];
+    const below = names.filter((name) => name.endsWith("_test.ts")).sort();
+    for (const file of isDirectory ? below.map((name) => join(path, name)) : [path]) {
+      files.add(file);
+    }
+  }
+  return [...files];
+}
+
+/** Checks the types of the tests, and shows the errors. Resolves to whether there were none. */
+async function checkTypes(args: readonly string[]): Promise<boolean> {
+  const { paths } = splitArgs(args);
+  const { success } = await new Deno.Command(Deno.execPath(), {
+    args: ["test", "--no-run", "--quiet", ...paths],
     cwd: root,
     stdin: "null",
-    stdout: "null",
-    stderr: "null",
+    stdout: "inherit",
+    stderr: "inherit",
   }).output();
+  return success;
 }
 
 /** A run that takes longer hangs; what it printed last names the test. */
 const LONGEST_MS = 75 * 60_000;
 
 /**
- * Deno runs files that are named before those of folders, and these in alphabetical order. What takes
- * longest is named, or one processor would be left with it in the end.
+ * All tests. Those that take longest come first, or one processor would be left with them in the
+ * end.
  */
 const ALL = [
   "tests/cli/mcp_page_test.ts",
@@ -134,16 +198,6 @@ async function fetchAgents(): Promise<void> {
   await Promise.allSettled([import("./support/agents.ts"), pythonServers()]);
 }
 
-/** Copies a stream to stdout as it comes, and gives its text. */
-async function passOn(stream: ReadableStream<Uint8Array>): Promise<string> {
-  const [shown, kept] = stream.tee();
-  const [, text] = await Promise.all([
-    shown.pipeTo(Deno.stdout.writable, { preventClose: true }),
-    new Response(kept).text(),
-  ]);
-  return text;
-}
-
 async function main(): Promise<number> {
   const interrupt = new AbortController();
   const abort = () => interrupt.abort(new DOMException("Interrupted", "AbortError"));
@@ -155,7 +209,7 @@ async function main(): Promise<number> {
       signal: interrupt.signal,
     };
     const recipe = await testRecipe();
-    const [python] = await allDone([
+    const [python, , isTyped] = await allDone([
       setUp({ ...options, recipe }).then(async ({ python }) => {
         await installChromium(options); // by the package manager, which setUp() may use, too
         return python;
@@ -163,7 +217,8 @@ async function main(): Promise<number> {
       cachePrograms(),
       checkTypes(Deno.args),
     ]);
-    const all = withPaths(Deno.args) !== Deno.args;
+    if (!isTyped) return 1;
+    const all = splitArgs(Deno.args).paths === ALL;
     const [summary] = await allDone([
       runTests(Deno.args, python.executable),
       ...(all ? [fetchAgents()] : []),

@@ -37,6 +37,15 @@ export function summarize(output: string, junit: string, success: boolean): Test
   return { passed, failed: success ? failed : Math.max(failed, 1), skipped };
 }
 
+/** The counts of several runs together. */
+export function total(summaries: readonly TestSummary[]): TestSummary {
+  return {
+    passed: summaries.reduce((sum, { passed }) => sum + passed, 0),
+    failed: summaries.reduce((sum, { failed }) => sum + failed, 0),
+    skipped: summaries.flatMap(({ skipped }) => skipped),
+  };
+}
+
 /** The closing line of a run. */
 export function closingLine({ passed, failed, skipped }: TestSummary): string {
   return `${passed} passed, ${failed} failed, ${skipped.length} skipped`;

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { closingLine, summarize } from "./test_summary.ts";
+import { closingLine, summarize, total } from "./test_summary.ts";
 
 const JUNIT = `<testsuite name="./a_test.ts">
   <testcase name="works" classname="./a_test.ts" time="0.001"></testcase>
@@ -39,4 +39,15 @@ Deno.test("summarize() does not take what a filter left out for skipped", () => 
   const junit = `<testcase name="another test" classname="a"><skipped/></testcase>`;
   const output = "ok | 2 passed | 0 failed | 1 filtered out (1ms)\n";
   assertEquals(summarize(output, junit, true), { passed: 2, failed: 0, skipped: [] });
+});
+
+Deno.test("total() adds up several runs", () => {
+  const skipped = { name: "needs x", reason: "there is no x" };
+  assertEquals(
+    total([
+      { passed: 1, failed: 2, skipped: [] },
+      { passed: 3, failed: 0, skipped: [skipped] },
+    ]),
+    { passed: 4, failed: 2, skipped: [skipped] },
+  );
 });
