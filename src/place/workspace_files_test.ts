@@ -124,7 +124,8 @@ Deno.test("WorkspaceFiles takes neither a part of a file nor more than it", asyn
   const answer = '{"error": null, "missing": false, "size": 5}';
   for (const said of ["abc", "abcdefg"]) {
     await using parts = new AsyncDisposableStack();
-    const far = workspace(parts, "-c", `print('${answer}\\n${said}', end="")`);
+    const answers = `input(); print('${answer}\\n${said}', end="")`;
+    const far = workspace(parts, "-c", answers);
     const bytes = await far.read(["file"]);
     await assertRejects(() => new Response(bytes).text(), Error, "changed its size");
   }
