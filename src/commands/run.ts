@@ -1,5 +1,5 @@
 import { relative, resolve } from "node:path";
-import { type ApprovalPage, PageLink } from "../approval/page/page.ts";
+import { type ApprovalPage, pageInviter } from "../approval/page/page.ts";
 import type { PersonRequest } from "../approval/wire.ts";
 import { type CodeExecutor, startOwn } from "../executor/code_executor.ts";
 import { lstatIfPresent, readInside } from "../files/safe.ts";
@@ -157,10 +157,10 @@ async function readScript(file: string, workspace: string): Promise<string> {
 
 /** Asks the person at the approval page, with a new link whenever the previous one has expired. */
 function askOnPage(io: CommandIo, page: ApprovalPage): (request: PersonRequest) => Promise<void> {
-  const link = new PageLink(page, (link) => io.err(`Approvals: ${link}`));
-  link.refresh();
+  const invite = pageInviter(page, (link) => io.err(`Approvals: ${link}`));
+  invite();
   return async (request) => {
-    link.refresh();
+    invite();
     await page.decide(request);
     const response = await request.response;
     if ("action" in response && response.action !== "accept") {

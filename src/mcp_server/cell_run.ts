@@ -110,7 +110,7 @@ export class CellRun {
   readonly #notes: string[] = [];
   readonly #cancel = new AbortController();
   /** The requests that wait for the client's user. */
-  #waiting: PersonRequest[] = [];
+  readonly #waiting = new Set<PersonRequest>();
   /** The number of requests on the approval page. */
   #onPage = 0;
   #code: string;
@@ -168,8 +168,10 @@ export class CellRun {
   get activity(): string {
     const [before = this] = this.#queue.cells;
     if (before !== this) return `Waiting for another cell: ${before.activity}`;
-    if (this.#waiting.length > 0) {
-      const isAnswer = this.#waiting.every((request) => request instanceof ElicitationRequest);
+    if (this.#waiting.size > 0) {
+      const isAnswer = this.#waiting.values().every((request) =>
+        request instanceof ElicitationRequest
+      );
       return `Waiting for the user's ${isAnswer ? "answer" : "approval"}`;
     }
     if (this.#onPage > 0) return "Waiting for the user on the approval page";
@@ -194,7 +196,7 @@ export class CellRun {
         if (can?.[kind] === false) this.moveToPage(request);
       }
       if (this.#outcome !== undefined) return { type: "ended", outcome: this.#outcome };
-      if (this.#waiting.length > 0) return { type: "waiting", requests: this.#waiting };
+      if (this.#waiting.size > 0) return { type: "waiting", requests: [...this.#waiting] };
       if (patience?.aborted) return { type: "running" };
       await this.#news.promise;
     }
@@ -207,7 +209,7 @@ export class CellRun {
 
   /** Moves a waiting request to the approval page, for example because the client asked nobody. */
   moveToPage(request: PersonRequest, isUnasked = false): void {
-    if (!this.#take(request)) return;
+    if (!this.#waiting.delete(request)) return;
     this.#onPage++;
     this.#page.decide(request, isUnasked).then((why) => {
       this.#onPage--;
@@ -218,7 +220,7 @@ export class CellRun {
   }
 
   async decide(request: ApprovalRequest, decision: CellDecision): Promise<void> {
-    if (!this.#take(request)) return;
+    if (!this.#waiting.delete(request)) return;
     if (decision === "deny") await request.reject("the user gave no reason");
     else if (decision === "once") await request.accept();
     else {
@@ -228,7 +230,7 @@ export class CellRun {
   }
 
   answer(request: ElicitationRequest, answer: ElicitationAnswer): void {
-    if (!this.#take(request)) return;
+    if (!this.#waiting.delete(request)) return;
     try {
       request.answer(answer, "elicitation");
     } catch (error) {
@@ -245,13 +247,6 @@ export class CellRun {
   /** Lets it continue when its requests end, because its session outlives this process. */
   keepRunning(): void {
     this.#keepsRunning = true;
-  }
-
-  /** Removes a request from the waiting ones; `false` if it no longer waits. */
-  #take(request: PersonRequest): boolean {
-    const isWaiting = this.#waiting.includes(request);
-    this.#waiting = this.#waiting.filter((waiting) => waiting !== request);
-    return isWaiting;
   }
 
   /** Makes all waiting callers check again. */
@@ -287,8 +282,8 @@ export class CellRun {
             return { result: event.result };
           case "approval":
           case "elicitation":
-            this.#waiting = [...this.#waiting, event.request];
-            event.request.response.then(() => this.#take(event.request)); // wherever it is answered
+            this.#waiting.add(event.request);
+            event.request.response.then(() => this.#waiting.delete(event.request));
             this.#wake();
             break;
           case "chunk":

@@ -2,7 +2,7 @@ import { settledWithin } from "../base/signals.ts";
 import { ElicitationRequest } from "../approval/questions.ts";
 import type { ApprovalCall, ApprovalRequest, ApprovalResponse } from "../approval/request.ts";
 import type { PersonRequest } from "../approval/wire.ts";
-import { type ApprovalPage, PageLink } from "../approval/page/page.ts";
+import { type ApprovalPage, pageInviter } from "../approval/page/page.ts";
 import type { Logger } from "../base/log.ts";
 import { shellWord } from "../base/shell_word.ts";
 
@@ -29,19 +29,20 @@ export interface PageAskerOptions {
  * user reads and the model does not see.
  */
 export class PageAsker {
-  readonly #page: ApprovalPage;
-  readonly #link: PageLink;
+  readonly page: ApprovalPage;
+  /** Shows a link, unless one is still valid. */
+  readonly invite: () => void;
   readonly #command: string;
   /** Whether nobody used the latest link. */
   #inVain = false;
 
   constructor(options: PageAskerOptions) {
     const { page, label = "", workspace, log } = options;
-    this.#page = page;
+    this.page = page;
     const where = workspace === undefined ? "" : ` --workspace ${shellWord(workspace)}`;
     this.#command = `ipybox approvals${where}`;
     const owner = label === "" ? "" : ` of ${label}`;
-    this.#link = new PageLink(page, (link) => {
+    this.invite = pageInviter(page, (link) => {
       this.#inVain = false;
       const code = link.searchParams.get("code");
       log.info(
@@ -51,30 +52,11 @@ export class PageAsker {
     });
   }
 
-  /** Whether the user decides in another process, as at a terminal. */
-  get isAttended(): boolean {
-    return this.#page.attended;
-  }
-
-  /** Shows a link, unless one is still valid. */
-  invite(): void {
-    this.#link.refresh();
-  }
-
   /** Leaves a request to the page; if nobody is there, withdraws it and returns the reason. */
   async decide(request: PersonRequest, isUnasked = false): Promise<string | undefined> {
     let why: string | undefined;
-    const refuse = () => {
-      const type = "approval_unavailable";
-      why = unasked(isUnasked) + this.#instruction(request);
-      if (request instanceof ElicitationRequest) request.answer({ action: "decline" }, type);
-      else request.withdraw({ accepted: false, type, reason: why });
-    };
-    using _watch = this.#page.onChange((state) => {
-      if (state === "away") refuse();
-    });
-    if (await this.#isThere(request)) await request.response;
-    else refuse();
+    const reasonOf = () => why = unasked(isUnasked) + this.#instruction(request);
+    await this.page.decideOr(request, reasonOf, () => this.#isThere(request));
     return why;
   }
 
@@ -87,41 +69,36 @@ export class PageAsker {
     const approver = async (request: ApprovalRequest) => {
       await this.decide(request, isUnasked);
     };
-    return await this.#page.ask(call, { signal, approver });
+    return await this.page.ask(call, { signal, approver });
   }
 
   /** Whether somebody has the page open, or opens it in time. */
   async #isThere(request: PersonRequest): Promise<boolean> {
-    switch (this.#page.state) {
-      case "open":
-        this.#inVain = false;
-        return true;
-      case "away":
-        return false;
-      case "expected": {
-        if (this.#inVain) return false;
-        const gone = new AbortController();
-        const opened = this.#page.whenConnected(gone.signal).catch(() => {}); // it waited in vain
-        try {
-          const settled = Promise.race([opened, request.response]);
-          if (await settledWithin(settled, PATIENCE_MS)) return true;
-          this.#inVain = !this.#page.connected;
-          return this.#page.connected;
-        } finally {
-          gone.abort();
-        }
-      }
+    if (this.page.connected) {
+      this.#inVain = false;
+      return true;
+    }
+    if (this.#inVain) return false;
+    const gone = new AbortController();
+    const opened = this.page.whenConnected(gone.signal).catch(() => {}); // it waited in vain
+    try {
+      const settled = Promise.race([opened, request.response]);
+      if (await settledWithin(settled, PATIENCE_MS)) return true;
+      this.#inVain = !this.page.connected;
+      return this.page.connected;
+    } finally {
+      gone.abort();
     }
   }
 
   /** Instructions that the model passes on to the user, and actions that it must not take itself. */
   #instruction(request: PersonRequest): string {
-    this.#link.refresh();
+    this.invite();
     const [answer, done] = request instanceof ElicitationRequest
       ? ["answer", "asked"]
       : ["approval", "done"];
     return `the user's ${answer} is needed, and no approval page is open, so it was not ${done}. ` +
-      `Ask the user to run \`${this.#command}\` in a terminal, or to open ${this.#page.address} with ` +
+      `Ask the user to run \`${this.#command}\` in a terminal, or to open ${this.page.address} with ` +
       "the newest code in this MCP server's log, and try again then: both are for the user alone";
   }
 }

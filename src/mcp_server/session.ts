@@ -464,7 +464,7 @@ export class Session implements AsyncDisposable {
       python,
       installer: "tool",
       signal,
-      beforeKernel: settings && ((at) => this.#settle(settings, at, askerOf(at))),
+      beforeKernel: settings && ((at) => this.#settle(settings, askerOf(at))),
     });
     const asker = askerOf(executor.page);
     const { unfinished, unfinishedId: resumes } = executor;
@@ -479,7 +479,6 @@ export class Session implements AsyncDisposable {
   /** Asks about settings that do not count yet, and then reads all that count. */
   async #settle(
     settings: SessionSettings,
-    page: ApprovalPage,
     asker: PageAsker,
   ): Promise<CodeExecutorOptions["kernelEnv"]> {
     const { signal } = this.#closing;
@@ -489,7 +488,7 @@ export class Session implements AsyncDisposable {
       if (this.prefersPage) asker.invite();
       const asked = this.changes === "deny"
         ? undefined
-        : await this.questions?.ask(found, { page, asker, signal });
+        : await this.questions?.ask(found, { asker, signal });
       const left = asked ?? found;
       if (left.length > 0) {
         const files = left.map(({ file }) => visible(file)).join(", ");

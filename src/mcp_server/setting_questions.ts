@@ -1,5 +1,4 @@
 import { foreignBlock, MAX_SHOWN_BYTES } from "../approval/call_text.ts";
-import type { ApprovalPage } from "../approval/page/page.ts";
 import type { ApprovalCall, ApprovalRequest, ApprovalResponse } from "../approval/request.ts";
 import { onAbort } from "../base/signals.ts";
 import { sealObject, toExact } from "../json/exact.ts";
@@ -22,7 +21,6 @@ export interface UnacceptedSetting {
 
 /** How a start asks, and the end of its wait. */
 interface Asking {
-  readonly page: ApprovalPage;
   readonly asker: PageAsker;
   readonly signal: AbortSignal;
 }
@@ -69,13 +67,13 @@ export class SettingQuestions {
 
   async #askAbout(
     setting: UnacceptedSetting,
-    { page, asker, signal }: Asking,
+    { asker, signal }: Asking,
   ): Promise<ApprovalResponse | undefined> {
     const text = questionText(setting);
     if (setting.isRefused || text.length > MAX_SHOWN_BYTES) return undefined;
-    const response = await page.ask(callOf(setting), {
+    const response = await asker.page.ask(callOf(setting), {
       signal,
-      approver: (request) => this.#wait({ text, request, page, asker }),
+      approver: (request) => this.#wait({ text, request, asker }),
     });
     signal.throwIfAborted();
     return response;
@@ -101,7 +99,7 @@ export class SettingQuestions {
       if (await Promise.race([started, this.#asked.promise]) === "over") return undefined;
       const open = this.#open;
       if (open === undefined) continue;
-      const { request, page, asker, asking } = open;
+      const { request, asker, asking } = open;
       if (asking !== undefined && asking !== signal && !asking.aborted) {
         const gone = Promise.withResolvers<void>();
         using _abort = onAbort(asking, gone.resolve);
@@ -116,7 +114,7 @@ export class SettingQuestions {
       }
       if (answer === true) await request.accept();
       else if (answer === false) await request.reject();
-      else if (page.state !== "away") await asker.decide(request, hasForms);
+      else if (asker.page.state !== "away") await asker.decide(request, hasForms);
       else request.withdraw({ accepted: false, type: "approval_unavailable", reason: "No page" });
       await request.response;
     }

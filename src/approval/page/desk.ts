@@ -5,11 +5,10 @@ import { randomToken } from "../../base/tokens.ts";
 import { sha256 } from "../../json/digest.ts";
 import { parseExact, stringifyExact } from "../../json/exact.ts";
 import type { ElicitationAnswer } from "../../mcp/questions.ts";
-import type { ApprovalChannel, ApprovalWaitOptions } from "../channel.ts";
+import type { ApprovalChannel } from "../channel.ts";
 import { DECIDED } from "../question_queue.ts";
 import { type ElicitationChannel, ElicitationRequest } from "../questions.ts";
 import {
-  type ApprovalCall,
   type ApprovalRequest,
   type ApprovalResponse,
   NO_REASON,
@@ -153,23 +152,9 @@ export class PageDesk implements Disposable {
     return this.#sessions.get(id) === sha256(token);
   }
 
-  /** Whether an approver in another process is connected, who is asked before pages. */
-  get isAttended(): boolean {
-    return this.#desks.channel.attended;
-  }
-
-  /** Asks about something that can only be allowed or denied as it is. */
-  async ask(
-    call: ApprovalCall,
-    options: Pick<ApprovalWaitOptions, "signal" | "approver">,
-  ): Promise<ApprovalResponse> {
-    const check = () => "this cannot be edited: deny it and say what should change";
-    const { signal, approver } = options;
-    return await this.#desks.channel.request(call, {
-      signal,
-      check,
-      ...(this.isAttended ? {} : { approver }),
-    });
+  /** The calls that wait for a decision. */
+  get channel(): ApprovalChannel {
+    return this.#desks.channel;
   }
 
   /** Counts a connected page as open until the returned object is disposed. */

@@ -3,6 +3,7 @@ import { abortable } from "../../base/signals.ts";
 import type { Approver } from "../channel.ts";
 import { ElicitationRequest } from "../questions.ts";
 import type { ApprovalCall, ApprovalRequest, ApprovalResponse } from "../request.ts";
+import type { PersonRequest } from "../wire.ts";
 import type { PageDesk, PageState } from "./desk.ts";
 
 /** Options of {@linkcode ApprovalPage.ask}. */
@@ -66,7 +67,7 @@ export class ApprovalPage {
 
   /** Whether an approver is attached who is asked before pages, such as an `ApprovalClient`. */
   get attended(): boolean {
-    return this.#desk.isAttended;
+    return this.#desk.channel.attended;
   }
 
   /**
@@ -117,15 +118,25 @@ export class ApprovalPage {
    * @param request A request of this tool server.
    */
   async decide(request: ApprovalRequest | ElicitationRequest): Promise<void> {
+    await this.decideOr(request, () => this.#desk.absence);
+  }
+
+  /** @internal Like {@linkcode decide}, with a reason of the caller's, and only if somebody `isThere`. */
+  async decideOr(
+    request: PersonRequest,
+    reasonOf: () => string,
+    isThere: () => Promise<boolean> = () => Promise.resolve(true),
+  ): Promise<void> {
     const refuse = () => {
       const type = "approval_unavailable";
+      const reason = reasonOf();
       if (request instanceof ElicitationRequest) request.answer({ action: "decline" }, type);
-      else request.withdraw({ accepted: false, type, reason: this.#desk.absence });
+      else request.withdraw({ accepted: false, type, reason });
     };
     using _watch = this.onChange((state) => {
       if (state === "away") refuse();
     });
-    if (this.state === "away") refuse();
+    if (this.state === "away" || !await isThere()) refuse();
     await request.response;
   }
 
@@ -139,35 +150,27 @@ export class ApprovalPage {
    */
   async ask(call: ApprovalCall, options: PageAskOptions = {}): Promise<ApprovalResponse> {
     const { signal, approver = (request) => this.decide(request) } = options;
-    return await this.#desk.ask(call, { signal, approver });
+    const check = () => "this cannot be edited: deny it and say what should change";
+    const instead = this.attended ? {} : { approver };
+    return await this.#desk.channel.request(call, { signal, check, ...instead });
   }
 }
 
 /** The age at which a link, about to be void, is replaced. */
 const FRESH_MS = 2 * 60_000;
 
-/** Ensures that the person who decides has a link to the approval page that still works. */
-export class PageLink {
-  readonly #page: ApprovalPage;
-  readonly #show: (link: URL) => void;
-  #shownAt = -Infinity;
-
-  /** Shows nothing yet. */
-  constructor(page: ApprovalPage, show: (link: URL) => void) {
-    this.#page = page;
-    this.#show = show;
-  }
-
-  /**
-   * Shows a new link if no page is open and the previous link no longer works, or soon will not.
-   */
-  refresh(): void {
-    const { state, connected } = this.#page;
-    const isStale = performance.now() - this.#shownAt > FRESH_MS;
-    if (connected || (state === "expected" && !isStale)) return;
-    this.#shownAt = performance.now();
-    this.#show(this.#page.url());
-  }
+/**
+ * Creates a function that shows a new link if no page is open and the previous link no longer works,
+ * or soon will not.
+ */
+export function pageInviter(page: ApprovalPage, show: (link: URL) => void): () => void {
+  let shownAt = -Infinity;
+  return () => {
+    const isStale = performance.now() - shownAt > FRESH_MS;
+    if (page.connected || (page.state === "expected" && !isStale)) return;
+    shownAt = performance.now();
+    show(page.url());
+  };
 }
 
 /** The content types of files, by name extension. */

@@ -146,8 +146,9 @@ Deno.test("a change is asked about on pages alone, and allowed as it is", async 
   using desk = new PageDesk(desks(channel));
   using _page = desk.enter();
   using _approver = channel.attach((request) => void request.accept());
+  const page = new ApprovalPage(desk, () => new URL("http://127.0.0.1"));
   const change: ApprovalCall = { ...call, kind: "change" };
-  const asked = refusal(desk.ask(change, { approver: () => {} }));
+  const asked = refusal(page.ask(change, { approver: () => {} }));
   const [{ id }] = JSON.parse(desk.board.snapshot()).pending;
   const edited = '{"approved":true,"arguments":{"other":1}}';
   await assertRejects(() => desk.board.decide(id, edited), TypeError, "cannot be edited");

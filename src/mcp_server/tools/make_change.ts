@@ -71,7 +71,7 @@ async function decide(
       return denied("policy", `${summary} is not offered by this server. ${byHand}`);
     case "ask": {
       const asksElsewhere = !abilitiesOf(server, ctx, session).form ||
-        (await work.kernel()).page.isAttended;
+        (await work.kernel()).executor.page.attended;
       if (!asksElsewhere) {
         work.activity = "Waiting for the user's approval";
         const answer = await session.rounds.confirm(description, ctx);
