@@ -68,10 +68,12 @@ export class ToolRunner implements AsyncDisposable {
   readonly calls: Calls;
   /** @internal The servers whose tools have changed. */
   readonly changes: ToolChanges;
+  /** @internal Decides on starts of servers. */
+  readonly starts: StartApproval;
+  /** @internal Records calls and questions. */
+  readonly trail: AuditTrail | undefined;
 
-  readonly #starts: StartApproval;
   readonly #consents: Consents;
-  readonly #trail: AuditTrail | undefined;
   readonly #shapes: ResultShapes | undefined;
   readonly #ownAudit: AuditLog | undefined;
 
@@ -102,7 +104,7 @@ export class ToolRunner implements AsyncDisposable {
       this.#ownAudit = new AuditLog({ workspace, redact: policy.redact, log });
     }
     const auditLog = audit instanceof AuditLog ? audit : this.#ownAudit;
-    this.#trail = auditLog && new AuditTrail(auditLog);
+    this.trail = auditLog && new AuditTrail(auditLog);
     const gate = new ApprovalGate(policy, this.channel, this.#consents);
     const { events, elicitations, changes } = this;
     const parts = {
@@ -112,19 +114,19 @@ export class ToolRunner implements AsyncDisposable {
       events,
       elicitations,
       changes,
-      questionEnded: (question: EndedQuestion) => this.questionEnded(question),
+      questionEnded: (question: EndedQuestion) => this.trail?.asked(question),
     };
-    this.#starts = new StartApproval({
+    this.starts = new StartApproval({
       ...parts,
       approve: (call, options) => this.calls.approve(call, options),
     });
     this.pool = new McpPool({
       ...parts,
-      starts: this.#starts,
+      starts: this.starts,
       hooks: (serverName) => serverHooks(serverName, parts),
     });
     const observers: CallObserver[] = [new CallSpans(), callEvents(events)];
-    if (this.#trail !== undefined) observers.unshift(this.#trail);
+    if (this.trail !== undefined) observers.unshift(this.trail);
     this.#shapes = workspace === undefined ? undefined : new ResultShapes(workspace, log);
     if (this.#shapes !== undefined) observers.push(this.#shapes);
     this.calls = new Calls({ ...parts, pool: this.pool, observers });
@@ -153,7 +155,7 @@ export class ToolRunner implements AsyncDisposable {
         (trust === "all" ? await variableLookup(workspace, { trust, log }) : undefined),
     };
     const runner = new ToolRunner(registry, await openConsents(settled), settled);
-    await runner.#starts.rememberGiven();
+    await runner.starts.rememberGiven();
     return runner;
   }
 
@@ -218,11 +220,6 @@ export class ToolRunner implements AsyncDisposable {
     return await this.calls.approve(call, { signal });
   }
 
-  /** @internal Writes a question that a person was asked to the audit log. */
-  questionEnded(question: EndedQuestion): void {
-    this.#trail?.asked(question);
-  }
-
   /**
    * Registers a server, in the workspace's file if there is a workspace. It takes effect immediately.
    *
@@ -233,7 +230,8 @@ export class ToolRunner implements AsyncDisposable {
    * @throws {ConfigError} The parameters are invalid, or the file is not a registry.
    */
   async registerServer(serverName: string, params: ServerParams): Promise<() => Promise<void>> {
-    return await this.registerStarted(serverName, params, await this.evidence(serverName, params));
+    const run = await this.starts.evidence(serverName, params, true);
+    return await this.registerStarted(serverName, params, run);
   }
 
   /** @internal Registers a server that was started with the evidence. */
@@ -244,11 +242,6 @@ export class ToolRunner implements AsyncDisposable {
   ): Promise<() => Promise<void>> {
     this.changes.forget(serverName);
     return await this.registry.register(serverName, params, run);
-  }
-
-  /** @internal Finds the evidence of what a server that is about to be registered runs. */
-  async evidence(serverName: string, params: ServerParams): Promise<StartEvidence> {
-    return await this.#starts.evidence(serverName, params, true);
   }
 
   /**
@@ -264,11 +257,6 @@ export class ToolRunner implements AsyncDisposable {
     await this.pool.drop(serverName);
     this.changes.forget(serverName);
     return removed;
-  }
-
-  /** @internal Starts all servers that the user registered, in the background. */
-  startServers(): void {
-    this.pool.startAhead(this.registry.names);
   }
 
   /**

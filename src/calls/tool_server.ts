@@ -200,15 +200,6 @@ export class ToolServer implements AsyncDisposable {
     this.#parts.kernel.cut();
   }
 
-  /**
-   * Creates a link to the approval page. It works once, for a few minutes.
-   *
-   * @returns The link. Show it only to the person who decides.
-   */
-  approvalPage(): URL {
-    return this.page.url();
-  }
-
   /** Refuses pending approvals, cancels running calls and restarts the servers that were running. */
   async reset(): Promise<void> {
     await this.runner.reset();

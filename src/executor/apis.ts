@@ -52,7 +52,7 @@ export class ServerApis {
     { signal, seen }: OwnRegisterOptions & { readonly signal: AbortSignal },
   ): Promise<GeneratedTool[]> {
     const { runner } = this.#options;
-    const { settings } = await runner.evidence(name, params);
+    const { settings } = await runner.starts.evidence(name, params, true);
     if (seen !== undefined && seen.settings !== boundSettings({ settings })) {
       throw new ConfigError(
         `MCP server "${name}" was not registered: its sandbox settings are not those that were shown`,
@@ -67,7 +67,7 @@ export class ServerApis {
       connect: () => runner.pool.connect(name, params, { settings, signal }),
       beforeWrite: async () => {
         turns.use(await this.#writing.acquire()); // a change that the server reports comes after this
-        const run = await runner.evidence(name, params); // it may have written files
+        const run = await runner.starts.evidence(name, params, true); // it may have written files
         return await runner.registerStarted(name, params, { ...run, settings });
       },
     });

@@ -306,7 +306,7 @@ export class CodeExecutor implements AsyncDisposable {
    * @returns The link. Give it only to the person who decides.
    */
   approvalPage(): URL {
-    return this.#tools.approvalPage();
+    return this.page.url();
   }
 
   /** The names of the MCP servers that code may call, sorted. */
@@ -651,7 +651,7 @@ export class CodeExecutor implements AsyncDisposable {
     }
     const signal = anySignal(options.signal, this.#closed.signal);
     using turn = await this.#kernel.turn(signal);
-    const inputs = new CodeInputs(code, this.#tools.runner);
+    const inputs = new CodeInputs(code, this.#tools.runner.trail);
     const execution: Run<RunEvent> = this.#kernel.prepare(code, {
       id,
       signal,

@@ -1,5 +1,5 @@
 import { WaitCount } from "../base/deadline.ts";
-import type { ToolRunner } from "../calls/runner.ts";
+import type { AuditTrail } from "../approval/audit/trail.ts";
 import { sha256 } from "../json/digest.ts";
 import type { InputRequest, Run } from "../kernel/execution.ts";
 import type { ExecutionEvent } from "./options.ts";
@@ -16,9 +16,9 @@ export class CodeInputs extends WaitCount {
   #isForwarding = false;
   readonly #code: string;
   #codeHash: string | undefined;
-  readonly #audit: Pick<ToolRunner, "questionEnded">;
+  readonly #audit: AuditTrail | undefined;
 
-  constructor(code: string, audit: Pick<ToolRunner, "questionEnded">) {
+  constructor(code: string, audit: AuditTrail | undefined) {
     super();
     this.#code = code;
     this.#audit = audit;
@@ -31,7 +31,7 @@ export class CodeInputs extends WaitCount {
     const time = new Date();
     request.closed.then((end) => {
       this.count(-1);
-      this.#audit.questionEnded({
+      this.#audit?.asked({
         ...end,
         kind: "input",
         serverName: "ipybox",

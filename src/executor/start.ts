@@ -221,7 +221,7 @@ export async function attachParts(
             id: execution.id,
             find: (host, kernel) => {
               const { id, code, ended } = execution;
-              const inputs = new CodeInputs(code, tools.runner);
+              const inputs = new CodeInputs(code, tools.runner.trail);
               const run: Run<RunEvent> = host.prepare(code, {
                 id,
                 chunks: true,
@@ -303,7 +303,8 @@ async function startTools(
   const own: OwnServerOptions = { ...options, ...more, elsewhere, kernelPort: false };
   const tools = parts.use(await ToolServer.start(own));
   const kernelEnv = beforeKernel ? await beforeKernel(tools.page) : options.kernelEnv;
-  if (options.startServers === "with-kernel") tools.runner.startServers();
+  const { pool, registry } = tools.runner;
+  if (options.startServers === "with-kernel") pool.startAhead(registry.names);
   return { tools, kernelEnv };
 }
 

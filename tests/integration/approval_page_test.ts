@@ -37,7 +37,7 @@ import {
 
 browserTest("a link leads to the page once, and leaves no code behind", async (browser) => {
   await using server = await askingServer();
-  const link = server.approvalPage();
+  const link = server.page.url();
   const page = await browser.open(link);
   await page.locator('#status[data-state="open"]').waitFor();
   assertMatch(page.url(), /^http:\/\/127\.0\.0\.1:\d+\/page\/[0-9a-f]{32}\/$/);
@@ -63,7 +63,7 @@ browserTest("the page names the workspace, and the door's address leads to it", 
   await using server = await askingServer({ workspace: path });
   const page = await browser.open(new URL("/", server.applicationDoor.url));
   assertMatch(page.url(), /\/page\/$/);
-  await page.getByLabel("Code").fill(server.approvalPage().searchParams.get("code") ?? "");
+  await page.getByLabel("Code").fill(server.page.url().searchParams.get("code") ?? "");
   await page.keyboard.press("Enter");
   const shown = page.locator("#workspace", { hasText: "workspace" });
   assertEquals(await shown.innerText(), `in ${folder.path}/a<b>U+202Eworkspace`);

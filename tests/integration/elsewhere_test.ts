@@ -27,7 +27,7 @@ browserTest("a page names what waits in a durable session beside it", async (bro
     for await (const event of other.stream(CODE)) if (event.type === "approval") asked.resolve();
   })().catch(() => {}); // it is left
   await asked.promise;
-  const page = await browser.open(own.approvalPage());
+  const page = await browser.open(own.page.url());
   const item = page.locator("#elsewhere-list li");
   await item.getByText("Decide it with the program that has this session").waitFor();
   assertEquals(await item.locator(".name").innerText(), "raw.count");

@@ -276,7 +276,7 @@ Deno.test("a form that nobody could read is declined without asking", async () =
 Deno.test("a question waits for the page while one is open or expected, and for nobody otherwise", async () => {
   await using server = await start();
   assertEquals(await question(server), { action: "decline" });
-  server.approvalPage(); // somebody may come
+  server.page.url(); // somebody may come
   const answer = question(server);
   await until(() => server.runner.elicitations.pending === 1);
   server.runner.elicitations.withdrawAll("end");

@@ -54,7 +54,7 @@ print(len(made))`);
   await using runner = await ToolRunner.start({
     ...{ workspace, servers: { other }, approval: "allow", log: silentLogger },
   });
-  runner.startServers();
+  runner.pool.startAhead(runner.registry.names);
   await runner.run("other", "count"); // by then, another one had as much time to start
   await runner.reset();
   await runner.run("other", "count");

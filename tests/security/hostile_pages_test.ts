@@ -38,7 +38,7 @@ class PageSiege implements AsyncDisposable {
     const server = parts.use(await askingServer({ journal }));
     const ids: string[] = [];
     parts.use(server.runner.channel.watch(({ id }) => void ids.push(id)));
-    const { page, cookie } = await enter(server.approvalPage());
+    const { page, cookie } = await enter(server.page.url());
     const call = server.runner.run("raw", "count").then(() => "ran", (error) => `${error.message}`);
     await until(() => ids.length === 1);
     return new PageSiege(parts.move(), server, journal, call, ids[0] ?? "", page, cookie);
@@ -260,7 +260,7 @@ Deno.test("attacks on the page of a request that waits", async (t) => {
 
   await step("A5, A7: the kernel's door and its token have no page", async () => {
     const { kernelDoor, applicationDoor } = siege.server;
-    const link = siege.server.approvalPage();
+    const link = siege.server.page.url();
     const headers = { authorization: `Bearer ${kernelDoor.token}` };
     for (const path of ["/page/open", siege.page.pathname, siege.target.pathname]) {
       const url = new URL(path + link.search, `http://127.0.0.1:${kernelDoor.port}`);
@@ -278,7 +278,7 @@ Deno.test("attacks on the page of a request that waits", async (t) => {
 
   await step("a link is good for one visit by a person, and for some minutes", async () => {
     const { server } = siege;
-    const link = server.approvalPage();
+    const link = server.page.url();
     for (const purpose of ["prefetch", "prefetch;prerender"]) {
       assertEquals(await status(link, { headers: { "sec-purpose": purpose } }), 403);
     }
@@ -290,7 +290,7 @@ Deno.test("attacks on the page of a request that waits", async (t) => {
     }
     const both = await Promise.all([status(link), status(link)]);
     assertEquals(both.sort(), [303, 403]);
-    const { code } = Object.fromEntries(server.approvalPage().searchParams);
+    const { code } = Object.fromEntries(server.page.url().searchParams);
     for (
       const wrong of [
         "/page/open",
@@ -302,21 +302,21 @@ Deno.test("attacks on the page of a request that waits", async (t) => {
       ]
     ) assertEquals(await status(new URL(wrong, siege.page)), 403, wrong);
     await using hasty = await askingServer({ page: { linkMs: 1 } });
-    const void_ = hasty.approvalPage();
+    const void_ = hasty.page.url();
     await until(() => hasty.page.state === "away");
     assertEquals(await status(void_), 403);
     await siege.assertWaits();
   });
 
   await step("A24: a session is guessed by nobody, and good for its own page alone", async () => {
-    const other = await enter(siege.server.approvalPage());
+    const other = await enter(siege.server.page.url());
     const mixed = new URL(
       siege.target.pathname.replace(siege.page.pathname, other.page.pathname),
       other.page,
     );
     assertEquals(await status(mixed, { method: "POST", headers: siege.headers, body: ALLOW }), 401);
     await using stranger = await askingServer();
-    const theirs = await enter(stranger.approvalPage());
+    const theirs = await enter(stranger.page.url());
     assertEquals(await siege.post({ cookie: theirs.cookie }), 401);
     const guessed = new URL(`/page/${"0".repeat(32)}/`, siege.page);
     assertEquals(await status(guessed), 404);
@@ -517,7 +517,7 @@ browserTest("a name that leads to this machine shows no page", async (browser) =
   const page = await browser.open(`http://rebound.localhost:${port}${pathname}`);
   const refusal = '{"error":"Wrong Host header: open the link unchanged"}';
   assertEquals(await page.locator("body").innerText(), refusal);
-  const link = siege.server.approvalPage();
+  const link = siege.server.page.url();
   await page.goto(`http://rebound.localhost:${port}${link.pathname}${link.search}`);
   assertEquals(await page.locator("body").innerText(), refusal);
   assertEquals(await page.context().cookies(), []);

@@ -56,7 +56,7 @@ Deno.test("a server whose program code could change is named, and asked about on
   const evil = `Deno.writeTextFileSync(${JSON.stringify(ran)}, "");`;
   await Deno.writeTextFile(`${workspace}/server.ts`, evil);
   await using runner = await ToolRunner.start({ workspace, log });
-  runner.startServers(); // none that is asked about
+  runner.pool.startAhead(runner.registry.names); // none that is asked about
   const { asked, end } = await call(runner);
   assertEquals(asked.length, 1);
   assertStringIncludes(asked[0] ?? "", "Code that runs here can change server.ts");

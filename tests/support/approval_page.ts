@@ -38,7 +38,7 @@ export async function openPage(
   server: ToolServer,
   options: BrowserContextOptions = {},
 ): Promise<Page> {
-  const page = await browser.open(server.approvalPage(), options);
+  const page = await browser.open(server.page.url(), options);
   await page.locator('#status[data-state="open"]').waitFor();
   return page;
 }
