@@ -109,11 +109,11 @@ function write(value: Json, indent: number, lineBreak: string): string {
         write(inner, indent, deeper(lineBreak, indent))
       }`
     );
-    return bracket("{", entries, "}", indent, lineBreak);
+    return bracketed("{}", entries, indent, lineBreak);
   }
   if (isArray(value)) {
     const items = value.map((item) => write(item, indent, deeper(lineBreak, indent)));
-    return bracket("[", items, "]", indent, lineBreak);
+    return bracketed("[]", items, indent, lineBreak);
   }
   return value instanceof JsonNumber ? value.source : JSON.stringify(value);
 }
@@ -122,10 +122,9 @@ function deeper(lineBreak: string, indent: number): string {
   return lineBreak + " ".repeat(indent);
 }
 
-function bracket(
-  open: string,
+function bracketed(
+  [open, close]: "{}" | "[]",
   parts: readonly string[],
-  close: string,
   indent: number,
   lineBreak: string,
 ): string {

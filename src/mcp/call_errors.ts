@@ -25,20 +25,13 @@ export function explainAnswer(
   if (timedOut) return new ToolCallError("tool_timeout", "The call took too long", {}, cause);
   if (error instanceof ProtocolError) {
     const { code, message, data } = error;
-    const invalid = code === ProtocolErrorCode.InvalidParams;
+    const type = code === ProtocolErrorCode.InvalidParams ? "invalid_arguments" : "protocol_error";
     const text = `answered with an error: ${message}`;
-    return callFailure(serverName, invalid ? "invalid_arguments" : "protocol_error", text, error, {
-      code,
-      data,
-    });
+    return callFailure(serverName, type, text, { ...cause, code, data });
   }
   if (error instanceof SdkError && BROKEN_RULES.includes(error.code)) {
-    return callFailure(
-      serverName,
-      "protocol_error",
-      `broke the protocol: ${messageOf(error)}`,
-      error,
-    );
+    const text = `broke the protocol: ${messageOf(error)}`;
+    return callFailure(serverName, "protocol_error", text, cause);
   }
   return undefined;
 }
@@ -47,35 +40,31 @@ export function explainAnswer(
 export async function explainDeath(
   serverName: string,
   transport: StdioTransport,
-  error: unknown,
+  cause: unknown,
   warn: (message: string) => void,
 ): Promise<ToolCallError> {
   if (transport.failure !== undefined) {
-    return callFailure(
-      serverName,
-      "server_died",
-      `was stopped: ${transport.failure.message}`,
-      error,
-    );
+    const how = `was stopped: ${transport.failure.message}`;
+    return callFailure(serverName, "server_died", how, { cause });
   }
   const evidence = await transport.evidence();
   if (evidence === undefined) {
-    return callFailure(serverName, "server_died", "closed the connection", error);
+    return callFailure(serverName, "server_died", "closed the connection", { cause });
   }
   const { exitCode, signal, stderrTail } = evidence;
   warn(`MCP server "${serverName}" died. Last lines of its stderr:\n${stderrTail}`);
   const how = signal === null ? `exited with code ${exitCode}` : `was killed by ${signal}`;
-  return callFailure(serverName, "server_died", how, error, { exitCode, signal });
+  return callFailure(serverName, "server_died", how, { cause, exitCode, signal });
 }
 
 /** Explains the failure of an HTTP connection. */
-export function explainUnreachable(serverName: string, error: unknown): ToolCallError {
-  if (!(error instanceof SdkHttpError)) {
-    return callFailure(serverName, "server_unreachable", "cannot be reached", error);
+export function explainUnreachable(serverName: string, cause: unknown): ToolCallError {
+  if (!(cause instanceof SdkHttpError)) {
+    return callFailure(serverName, "server_unreachable", "cannot be reached", { cause });
   }
-  const mayHaveRun = error.status >= 500 ? "; the call may have run all the same" : "";
-  const problem = `answered with HTTP ${error.status}${mayHaveRun}`;
-  return callFailure(serverName, "server_unreachable", problem, error);
+  const mayHaveRun = cause.status >= 500 ? "; the call may have run all the same" : "";
+  const problem = `answered with HTTP ${cause.status}${mayHaveRun}`;
+  return callFailure(serverName, "server_unreachable", problem, { cause });
 }
 
 /**

@@ -311,7 +311,7 @@ export class McpConnection implements AsyncDisposable {
     } catch (error) {
       if (!deadline.passed || signal?.aborted) throw error;
       const problem = `did not list its tools within ${connectTimeoutMs / 1000} s${LONGER_HINT}`;
-      throw callFailure(this.serverName, "server_unreachable", problem, error);
+      throw callFailure(this.serverName, "server_unreachable", problem, { cause: error });
     }
   }
 

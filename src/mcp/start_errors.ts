@@ -43,7 +43,7 @@ export class ForgottenSessionError extends ToolCallError {
 export function explainLogin(failure: McpConnectionError): ToolCallError {
   const { serverName, message } = failure;
   if (!(failure instanceof McpLoginRequiredError)) {
-    return callFailure(serverName, "server_unreachable", "cannot be reached", failure);
+    return callFailure(serverName, "server_unreachable", "cannot be reached", { cause: failure });
   }
   return new ToolCallError("login_required", message, {}, { cause: failure });
 }
@@ -71,8 +71,7 @@ export function callFailure(
   serverName: string,
   type: ToolErrorType,
   problem: string,
-  cause: unknown,
-  details: ToolCallErrorDetails = {},
+  { cause, ...details }: { readonly cause: unknown } & ToolCallErrorDetails,
 ): ToolCallError {
   return new ToolCallError(type, `MCP server "${serverName}" ${problem}`, details, { cause });
 }

@@ -52,7 +52,7 @@ function registerSources(server: SdkMcpServer, session: Session): void {
   };
   server.registerResource("api", template, config, async (uri, { server: name, module }) => {
     if (!/^\w+$/.test(String(module))) throw new ResourceNotFoundError(uri.href);
-    return await readSource(session, uri, String(name), `${module}.py`, "text/x-python");
+    return await readSource(session, uri, String(name), `${module}.py`);
   });
 }
 
@@ -73,13 +73,9 @@ function registerSchemas(server: SdkMcpServer, session: Session): void {
     description: "The tools that an MCP server lists, with their JSON schemas",
     mimeType: "application/json",
   };
-  server.registerResource(
-    "schema",
-    template,
-    config,
-    async (uri, { server: name }) =>
-      await readSource(session, uri, String(name), "schema.json", "application/json"),
-  );
+  server.registerResource("schema", template, config, async (uri, { server: name }) => {
+    return await readSource(session, uri, String(name), "schema.json");
+  });
 }
 
 function registerArtifacts(
@@ -137,7 +133,6 @@ async function readSource(
   uri: URL,
   server: string,
   file: string,
-  mimeType: string,
 ): Promise<ReadResourceResult> {
   // Registered names are checked, so they cannot lead to another folder.
   const isKnown = (await session.servers()).includes(server);
@@ -145,5 +140,6 @@ async function readSource(
     ? await readInside(await session.mcptools(), [server, file], MAX_SOURCE) // follows no link
     : undefined;
   if (bytes === undefined) throw new ResourceNotFoundError(uri.href);
+  const mimeType = file.endsWith(".py") ? "text/x-python" : "application/json";
   return { contents: [{ uri: uri.href, mimeType, text: new TextDecoder().decode(bytes) }] };
 }
