@@ -42,7 +42,7 @@ import type {
   StreamOptions,
 } from "./options.ts";
 import { checkAttach, checkOptions, checkStart } from "./option_keys.ts";
-import { undisposed } from "./undisposed.ts";
+import { warnUndisposed } from "./undisposed.ts";
 import { attachParts, type DurableParts, type RunningParts, startParts } from "./start.ts";
 import { findSession, type LeftTime } from "./durable.ts";
 
@@ -117,7 +117,7 @@ export class CodeExecutor implements AsyncDisposable {
     this.#checkMode = options.check ?? "block";
     this.#apis = new ServerApis({ ...options, workspace, runner: tools.runner });
     this.#durable = durable;
-    parts.use(undisposed.add(this, options.log ?? stderrLogger()));
+    parts.use(warnUndisposed(this, options.log ?? stderrLogger()));
   }
 
   /**

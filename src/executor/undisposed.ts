@@ -1,32 +1,25 @@
 import type { Logger } from "../base/log.ts";
 
+/** The logs of the running executors. */
+const logs = new Map<object, Logger>();
+
 /**
- * The running executors. A program that ends with `Deno.exit()` while some are running gets a
- * warning: files that they would have removed stay. Deno fires no event if a signal or an uncaught
- * error ends it.
+ * Warns if the program ends with `Deno.exit()` before the returned object is disposed: files that the
+ * executor would have removed stay. Deno fires no event if a signal or an uncaught error ends it.
  */
-class Undisposed {
-  readonly #logs = new Map<object, Logger>();
-  #listens = false;
-
-  /** Adds an executor until disposed. */
-  add(executor: object, log: Logger): Disposable {
-    this.#logs.set(executor, log);
-    if (!this.#listens) globalThis.addEventListener("unload", () => this.#warn());
-    this.#listens = true;
-    return { [Symbol.dispose]: () => void this.#logs.delete(executor) };
-  }
-
-  #warn(): void {
-    const [log] = this.#logs.values();
-    const count = this.#logs.size;
-    log?.warn(
-      `The program ends with ${
-        count === 1 ? "a CodeExecutor that was" : `${count} CodeExecutors that were`
-      } ` +
-        "not disposed, so temporary folders stay: use `await using`, or call `[Symbol.asyncDispose]()`",
-    );
-  }
+export function warnUndisposed(executor: object, log: Logger): Disposable {
+  logs.set(executor, log);
+  globalThis.addEventListener("unload", warn); // once, however often it is added
+  return { [Symbol.dispose]: () => void logs.delete(executor) };
 }
 
-export const undisposed: Undisposed = new Undisposed();
+function warn(): void {
+  const [log] = logs.values();
+  const count = logs.size;
+  log?.warn(
+    `The program ends with ${
+      count === 1 ? "a CodeExecutor that was" : `${count} CodeExecutors that were`
+    } ` +
+      "not disposed, so temporary folders stay: use `await using`, or call `[Symbol.asyncDispose]()`",
+  );
+}

@@ -174,7 +174,7 @@ export class ElicitationRounds<Cell extends AskingCell = CellRun> implements Dis
   #drop(id: string): void {
     const round = this.#forget(id);
     if (round === undefined || round.isLeft) return; // it has continued already, or will
-    round.run.cancel(new DOMException("Its approvals were not answered", "AbortError"));
+    round.run.cancel();
   }
 
   #forget(id: string): Round<Cell> | undefined {

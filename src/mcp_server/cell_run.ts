@@ -128,7 +128,7 @@ export class CellRun {
     this.#code = code;
     this.patience = patience;
     this.#queue = queue;
-    this.ended = this.#run(executor, options).then((end) => {
+    this.ended = this.#run(options).then((end) => {
       forgetOutputs("error" in end ? end.error : end.result);
       const news = this.#takeNews(executor.state, resumes !== undefined);
       this.#code = "";
@@ -202,11 +202,6 @@ export class CellRun {
     }
   }
 
-  /** Cancels the cell if the signal aborts, until disposed. */
-  cancelledBy(signal: AbortSignal): Disposable {
-    return onAbort(signal, () => this.cancel(signal.reason));
-  }
-
   /** Moves a waiting request to the approval page, for example because the client asked nobody. */
   moveToPage(request: PersonRequest, isUnasked = false): void {
     if (!this.#waiting.delete(request)) return;
@@ -240,8 +235,8 @@ export class CellRun {
   }
 
   /** Cancels the cell, unless it must keep running. */
-  cancel(reason: unknown): void {
-    if (!this.#keepsRunning) this.#cancel.abort(reason);
+  cancel(): void {
+    if (!this.#keepsRunning) this.#cancel.abort();
   }
 
   /** Lets it continue when its requests end, because its session outlives this process. */
@@ -266,16 +261,13 @@ export class CellRun {
     return aborted || isResumed ? [] : news.splice(0);
   }
 
-  async #run(
-    executor: CodeExecutor,
-    { timeoutMs, resumes }: CellRunOptions,
-  ): Promise<CellOutcome["end"]> {
+  async #run({ timeoutMs, resumes }: CellRunOptions): Promise<CellOutcome["end"]> {
     try {
       const { signal } = this.#cancel;
       const common = { timeoutMs, events: EVENTS };
       const stream = resumes === undefined
-        ? executor.stream(this.code, { ...common, signal, id: this.execution })
-        : executor.resume(common);
+        ? this.#executor.stream(this.code, { ...common, signal, id: this.execution })
+        : this.#executor.resume(common);
       for await (const event of stream) {
         switch (event.type) {
           case "result":
@@ -304,9 +296,7 @@ export class CellRun {
       }
       throw new DOMException("The cell was cancelled", "AbortError");
     } catch (error) {
-      const { aborted, reason } = this.#cancel.signal;
-      if (!aborted || error !== reason || isAbort(error)) return { error };
-      return { error: new DOMException("The cell was cancelled", "AbortError") };
+      return { error };
     }
   }
 }

@@ -97,7 +97,7 @@ class CellTask implements Disposable {
 
   cancel(): void {
     this.#isCancelled = true;
-    this.run.cancel(new DOMException("The task was cancelled", "AbortError"));
+    this.run.cancel();
   }
 
   /** Cancels the cell soon if it waits for its client, unless the client polls again. */
@@ -107,7 +107,7 @@ class CellTask implements Disposable {
       onPassed: async () => {
         const { type } = await this.run.next(); // it may not wait yet
         if (type !== "waiting" || this.#abandoning !== deadline) return;
-        this.run.cancel(new DOMException("Its approvals were not answered", "AbortError"));
+        this.run.cancel();
       },
     });
   }

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { Deadline } from "../../base/deadline.ts";
-import { anySignal } from "../../base/signals.ts";
+import { anySignal, onAbort } from "../../base/signals.ts";
 import { reportCell, reportRunning } from "../cell_report.ts";
 import type { CellRun } from "../cell_run.ts";
 import { abilitiesOf } from "../client_abilities.ts";
@@ -88,8 +88,9 @@ async function follow(
   progress.follow(run);
   const { limit, waitMs } = run.patience;
   using deadline = new Deadline(prefix === undefined ? waitMs : TASK_AFTER_MS);
-  using _cancelling = isLeft ? undefined : run.cancelledBy(ctx.mcpReq.signal);
-  const patience = anySignal(deadline.signal, isLeft ? ctx.mcpReq.signal : undefined);
+  const { signal } = ctx.mcpReq;
+  using _cancelling = onAbort(isLeft ? undefined : signal, () => run.cancel());
+  const patience = anySignal(deadline.signal, isLeft ? signal : undefined);
   const step = await run.next(patience, can);
   switch (step.type) {
     case "ended":
