@@ -12,7 +12,7 @@ export { ApprovalClient } from "./src/approval/client.ts";
 export type { ApprovalClientOptions } from "./src/approval/client.ts";
 export type { ApprovalRequestOptions, ApprovalResponse } from "./src/approval/request.ts";
 export { ApprovalPage, type PageAskOptions } from "./src/approval/page/page.ts";
-export type { PageState } from "./src/approval/page/desk.ts";
+export type { PageState } from "./src/approval/page/backend.ts";
 export { ElicitationChannel } from "./src/approval/questions.ts";
 export type {
   Answerer,

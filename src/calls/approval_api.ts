@@ -1,7 +1,9 @@
 import { Deadline } from "../base/deadline.ts";
 import { messageOf } from "../base/message_of.ts";
+import type { ApprovalChannel } from "../approval/channel.ts";
 import type { ApprovalPage } from "../approval/page/page.ts";
 import type { Refusal } from "../approval/question_queue.ts";
+import type { ElicitationChannel } from "../approval/questions.ts";
 import { ApprovalRequest } from "../approval/request.ts";
 import {
   APPROVAL_PROTOCOL,
@@ -154,15 +156,12 @@ const IDLE_S = 30;
 /** The client ends the connection if a message is longer. */
 const MAX_FRAME_CHARACTERS = 15 * 2 ** 20;
 
-/** The channels on which calls wait for approval, and MCP servers' questions for answers. */
-type Desks = Pick<ToolRunner, "channel" | "elicitations">;
-
 /**
  * Makes a WebSocket the approver and, if it offers to, the answerer of questions, until it closes.
  */
 async function upgradeApprover(
   request: Request,
-  { channel, elicitations }: Desks,
+  { channel, elicitations }: ToolRunner,
   log: Logger,
 ): Promise<{ response: Response; socket: WebSocket }> {
   if (request.headers.get("upgrade")?.toLowerCase() !== "websocket") {
@@ -171,13 +170,13 @@ async function upgradeApprover(
   const offered = (request.headers.get("sec-websocket-protocol") ?? "").split(",")
     .map((name) => name.trim());
   const protocol = offered.includes(APPROVAL_PROTOCOL);
-  const desks = offered.includes(QUESTION_PROTOCOL) ? [channel, elicitations] : [channel];
-  await turn(desks);
+  const channels = offered.includes(QUESTION_PROTOCOL) ? [channel, elicitations] : [channel];
+  await turn(channels);
   const approver = new SocketApprover(log);
   const attached = new DisposableStack();
   try {
-    for (const desk of desks) {
-      attached.use(desk.attach((asked: PersonRequest) => approver.ask(asked), { attended: true }));
+    for (const each of channels) {
+      attached.use(each.attach((asked: PersonRequest) => approver.ask(asked), { attended: true }));
     }
     const { socket, response } = Deno.upgradeWebSocket(request, {
       idleTimeout: IDLE_S,
@@ -192,11 +191,11 @@ async function upgradeApprover(
 }
 
 /** Waits until nobody is attached to any of the channels. */
-async function turn(desks: readonly (Desks["channel"] | Desks["elicitations"])[]): Promise<void> {
+async function turn(channels: readonly (ApprovalChannel | ElicitationChannel)[]): Promise<void> {
   const signal = AbortSignal.timeout(TURN_MS);
   try {
-    while (desks.some(({ attached }) => attached)) {
-      for (const desk of desks) await desk.whenFree(signal);
+    while (channels.some(({ attached }) => attached)) {
+      for (const channel of channels) await channel.whenFree(signal);
     }
   } catch {
     throw new Refused(409, "Another approver is connected");

@@ -1,7 +1,7 @@
 import { setImmediate } from "node:timers";
 import { z } from "zod";
 import type { CallTarget, ObservedCall } from "../approval/observed_call.ts";
-import type { WaitingRequest } from "../approval/page/desk.ts";
+import type { WaitingRequest } from "../approval/page/backend.ts";
 import type { GateDecision } from "../approval/gate.ts";
 import { ToolCallError } from "../base/errors.ts";
 import { limitedLogger, type Logger, silentLogger } from "../base/log.ts";

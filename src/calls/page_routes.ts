@@ -1,4 +1,4 @@
-import type { PageDesk } from "../approval/page/desk.ts";
+import type { PageBackend } from "../approval/page/backend.ts";
 import { pageFile, pageHeaders } from "../approval/page/page.ts";
 import type { Logger } from "../base/log.ts";
 import { readJsonBody, Refused, requireMethod } from "./http_checks.ts";
@@ -6,7 +6,7 @@ import { readJsonBody, Refused, requireMethod } from "./http_checks.ts";
 /** Options of {@linkcode PageRoutes}. */
 export interface PageRoutesOptions {
   /** The requests, and who may see them. */
-  readonly desk: PageDesk;
+  readonly backend: PageBackend;
   /** The door's host and port, such as `127.0.0.1:41234`; known once it listens. */
   readonly host: () => string;
   /** The largest request body, in bytes. */
@@ -82,7 +82,7 @@ export class PageRoutes {
     const common = /^\/page\/(page\.css|icon\.svg)$/.exec(pathname)?.[1];
     if (common !== undefined) return this.#file(common);
     const [, id = "", rest = ""] = /^\/page\/([0-9a-f]{32})\/(.*)$/.exec(pathname) ?? [];
-    if (!this.#options.desk.hasSession(id)) return this.#file("closed.html", 404);
+    if (!this.#options.backend.hasSession(id)) return this.#file("closed.html", 404);
     const decided = /^requests\/([0-9a-f.-]+)$/.exec(rest)?.[1];
     if (decided !== undefined) {
       requireMethod(request, "POST");
@@ -111,7 +111,7 @@ export class PageRoutes {
     }
     const target = headers.get("sec-fetch-dest");
     const session = target === null || target === "document"
-      ? this.#options.desk.redeem(code)
+      ? this.#options.backend.redeem(code)
       : undefined;
     if (session === undefined) return this.#file("closed.html", 403);
     const path = `/page/${session.id}/`;
@@ -120,13 +120,13 @@ export class PageRoutes {
   }
 
   async #decide(request: Request, session: string, id: string): Promise<Response> {
-    const { desk, maxBodyBytes } = this.#options;
+    const { backend, maxBodyBytes } = this.#options;
     this.#requireMember(request, session);
     this.#requireOrigin(request);
     requireOwnHeader(request);
     const body = await readJsonBody(request, maxBodyBytes);
     try {
-      return this.#json({ fate: await desk.board.decide(id, body) });
+      return this.#json({ fate: await backend.board.decide(id, body) });
     } catch (error) {
       throw error instanceof TypeError ? new Refused(422, error.message) : error;
     }
@@ -137,14 +137,14 @@ export class PageRoutes {
     if (request.headers.get("upgrade")?.toLowerCase() !== "websocket") {
       throw new Refused(426, "Use a WebSocket");
     }
-    const { desk } = this.#options;
+    const { backend } = this.#options;
     const { socket, response } = Deno.upgradeWebSocket(request, { idleTimeout: IDLE_S });
     const stack = new DisposableStack();
     this.#sockets.add(socket);
     socket.onopen = () => {
-      stack.use(desk.enter());
-      stack.use(desk.board.onMessage((message) => socket.send(message)));
-      socket.send(desk.board.snapshot());
+      stack.use(backend.enter());
+      stack.use(backend.board.onMessage((message) => socket.send(message)));
+      socket.send(backend.board.snapshot());
     };
     socket.onmessage = () => socket.close(1008, "pages send decisions as HTTP requests");
     socket.onclose = () => stack.dispose();
@@ -163,7 +163,7 @@ export class PageRoutes {
     const cookies = request.headers.get("cookie")?.split(/; */) ?? [];
     const tokens = cookies.filter((pair) => pair.startsWith(`${COOKIE}=`))
       .map((pair) => pair.slice(COOKIE.length + 1));
-    if (!tokens.some((token) => this.#options.desk.admits(session, token))) {
+    if (!tokens.some((token) => this.#options.backend.admits(session, token))) {
       throw new Refused(401, "No session");
     }
   }

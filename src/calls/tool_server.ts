@@ -1,5 +1,10 @@
 import { ApprovalPage } from "../approval/page/page.ts";
-import { type CallEnd, PageDesk, type PageTimes, type PersonDesks } from "../approval/page/desk.ts";
+import {
+  type CallEnd,
+  PageBackend,
+  type PageSources,
+  type PageTimes,
+} from "../approval/page/backend.ts";
 import { settledWithin } from "../base/signals.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { HttpServer } from "../base/http_server.ts";
@@ -42,7 +47,7 @@ export interface OwnServerOptions extends ToolServerOptions, OwnRunnerOptions {
    */
   journal?: CallJournal;
   /** Finds calls that wait in other sessions. Pages list them, too. */
-  elsewhere?: PersonDesks["elsewhere"];
+  elsewhere?: PageSources["elsewhere"];
   /** Time limits of the approval page. */
   pageTimes?: PageTimes;
 }
@@ -122,8 +127,8 @@ export class ToolServer implements AsyncDisposable {
     const own: OwnServerOptions = options;
     const { workspace, pageTimes, elsewhere, journal, kernelToken } = own;
     const { channel, elicitations } = runner;
-    const desk = stack.use(
-      new PageDesk({
+    const backend = stack.use(
+      new PageBackend({
         channel,
         elicitations,
         workspace,
@@ -131,7 +136,7 @@ export class ToolServer implements AsyncDisposable {
         followEnds: (follower) => followEnds(runner, follower),
       }, pageTimes),
     );
-    const page = new ApprovalPage(desk, () => applicationDoor.url);
+    const page = new ApprovalPage(backend, () => applicationDoor.url);
     const common = { runner, maxBodyBytes, log };
 
     const kernel = stack.use(kernelCalls({ ...common, calls: runner.calls, journal, kernelToken }));
@@ -140,7 +145,7 @@ export class ToolServer implements AsyncDisposable {
     const door: ApprovalApi = new ApprovalApi({
       ...common,
       page,
-      desk,
+      backend,
       host: () => applicationDoor.url.host,
       token,
     });

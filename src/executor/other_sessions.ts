@@ -1,4 +1,4 @@
-import type { PendingCall } from "../approval/page/desk.ts";
+import type { PendingCall } from "../approval/page/backend.ts";
 import type { Logger } from "../base/log.ts";
 import { messageOf } from "../base/message_of.ts";
 import { CallJournal } from "../calls/journal.ts";

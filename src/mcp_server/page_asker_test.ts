@@ -4,7 +4,7 @@ import { ApprovalChannel } from "../approval/channel.ts";
 import type { ApprovalCall } from "../approval/request.ts";
 import { ElicitationChannel } from "../approval/questions.ts";
 import { ApprovalPage } from "../approval/page/page.ts";
-import { PageDesk } from "../approval/page/desk.ts";
+import { PageBackend } from "../approval/page/backend.ts";
 import { sealObject } from "../json/exact.ts";
 import { silentLogger } from "../base/log.ts";
 import { PageAsker } from "./page_asker.ts";
@@ -24,12 +24,12 @@ class Asking implements Disposable {
   readonly time = new FakeTime();
   readonly channel = new ApprovalChannel();
   readonly elicitations = new ElicitationChannel();
-  readonly desk = new PageDesk({ channel: this.channel, elicitations: this.elicitations }, {
+  readonly backend = new PageBackend({ channel: this.channel, elicitations: this.elicitations }, {
     graceMs: 1000,
   });
   readonly links: string[] = [];
   readonly asker = new PageAsker({
-    page: new ApprovalPage(this.desk, () => new URL("http://127.0.0.1:1234")),
+    page: new ApprovalPage(this.backend, () => new URL("http://127.0.0.1:1234")),
     log: { ...silentLogger, info: (link) => void this.links.push(link) },
   });
 
@@ -40,7 +40,7 @@ class Asking implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    this.desk[Symbol.dispose]();
+    this.backend[Symbol.dispose]();
     this.time[Symbol.dispose]();
   }
 }
@@ -73,11 +73,11 @@ Deno.test("PageAsker waits for a decision as long as a page is open", async () =
   asking.asker.invite();
   const asked = asking.ask();
   asking.time.advance(10_000);
-  const page = asking.desk.enter();
+  const page = asking.backend.enter();
   await Promise.resolve();
   asking.time.advance(24 * 3600_000);
-  const [{ id }] = JSON.parse(asking.desk.board.snapshot()).pending;
-  await asking.desk.board.decide(id, "true");
+  const [{ id }] = JSON.parse(asking.backend.board.snapshot()).pending;
+  await asking.backend.board.decide(id, "true");
   assertEquals(await asked, undefined);
 
   const left = asking.ask();
@@ -91,10 +91,10 @@ Deno.test("PageAsker waits for a decision as long as a page is open", async () =
 
 Deno.test("PageAsker gives a denial's reason, and no word more", async () => {
   using asking = new Asking();
-  using _page = asking.desk.enter();
+  using _page = asking.backend.enter();
   const asked = asking.ask();
-  const [{ id }] = JSON.parse(asking.desk.board.snapshot()).pending;
-  await asking.desk.board.decide(id, '{"approved":false,"reason":"not that one"}');
+  const [{ id }] = JSON.parse(asking.backend.board.snapshot()).pending;
+  await asking.backend.board.decide(id, '{"approved":false,"reason":"not that one"}');
   assertEquals(await asked, "approval_rejected: not that one");
   assertEquals(asking.links, []);
 });
@@ -106,7 +106,7 @@ Deno.test("PageAsker writes the code to the log alone", async () => {
   asking.time.advance(15_000);
   const answers = `${first}\n${await second}`;
   const code = /code=(\S+)/.exec(asking.links.join("\n"))?.[1] ?? "";
-  assertEquals(asking.desk.redeem(code) === undefined, false);
+  assertEquals(asking.backend.redeem(code) === undefined, false);
   assertEquals(answers.includes(code), false);
   assertEquals(/[?&]code=/.test(answers), false);
 });

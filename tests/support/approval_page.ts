@@ -5,7 +5,7 @@
  */
 import type { ApprovalCall, ApprovalResponse, RememberScope } from "../../src/approval/request.ts";
 import { settledWithin } from "../../src/base/signals.ts";
-import type { PageTimes } from "../../src/approval/page/desk.ts";
+import type { PageTimes } from "../../src/approval/page/backend.ts";
 import { type ExactObject, parseExact, sealObject, stringifyExact } from "../../src/json/exact.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { type OwnServerOptions, ToolServer } from "../../src/calls/tool_server.ts";

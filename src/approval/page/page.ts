@@ -4,7 +4,7 @@ import type { Approver } from "../channel.ts";
 import { ElicitationRequest } from "../questions.ts";
 import type { ApprovalCall, ApprovalRequest, ApprovalResponse } from "../request.ts";
 import type { PersonRequest } from "../wire.ts";
-import type { PageDesk, PageState } from "./desk.ts";
+import type { PageBackend, PageState } from "./backend.ts";
 
 /** Options of {@linkcode ApprovalPage.ask}. */
 export interface PageAskOptions {
@@ -38,17 +38,17 @@ export interface PageAskOptions {
  * ```
  */
 export class ApprovalPage {
-  readonly #desk: PageDesk;
+  readonly #backend: PageBackend;
   readonly #origin: () => URL;
 
   /**
    * Created by a `ToolServer`; not for direct construction.
    *
-   * @param desk The state behind the pages.
+   * @param backend The state behind the pages.
    * @param origin Returns the URL that serves them.
    */
-  constructor(desk: PageDesk, origin: () => URL) {
-    this.#desk = desk;
+  constructor(backend: PageBackend, origin: () => URL) {
+    this.#backend = backend;
     this.#origin = origin;
   }
 
@@ -62,12 +62,12 @@ export class ApprovalPage {
    * still be opened or it was open a moment ago; or everybody is `"away"`.
    */
   get state(): PageState {
-    return this.#desk.presence.state;
+    return this.#backend.presence.state;
   }
 
   /** Whether an approver is attached who is asked before pages, such as an `ApprovalClient`. */
   get attended(): boolean {
-    return this.#desk.channel.attended;
+    return this.#backend.channel.attended;
   }
 
   /**
@@ -78,7 +78,7 @@ export class ApprovalPage {
    */
   url(): URL {
     const url = new URL("/page/open", this.#origin());
-    url.searchParams.set("code", this.#desk.invite());
+    url.searchParams.set("code", this.#backend.invite());
     return url;
   }
 
@@ -92,7 +92,7 @@ export class ApprovalPage {
 
   /** Calls back whenever {@linkcode state} has changed, until disposed. */
   onChange(callback: (state: PageState) => void): Disposable {
-    return this.#desk.presence.onChange(callback);
+    return this.#backend.presence.onChange(callback);
   }
 
   /**
@@ -118,7 +118,7 @@ export class ApprovalPage {
    * @param request A request of this tool server.
    */
   async decide(request: ApprovalRequest | ElicitationRequest): Promise<void> {
-    await this.decideOr(request, () => this.#desk.absence);
+    await this.decideOr(request, () => this.#backend.absence);
   }
 
   /** @internal Like {@linkcode decide}, with a reason of the caller's, and only if somebody `isThere`. */
@@ -152,7 +152,7 @@ export class ApprovalPage {
     const { signal, approver = (request) => this.decide(request) } = options;
     const check = () => "this cannot be edited: deny it and say what should change";
     const instead = this.attended ? {} : { approver };
-    return await this.#desk.channel.request(call, { signal, check, ...instead });
+    return await this.#backend.channel.request(call, { signal, check, ...instead });
   }
 }
 

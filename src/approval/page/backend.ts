@@ -33,7 +33,7 @@ const GRACE_MS = 5000;
 const LOAD_MS = 30_000;
 
 /** The channels for calls and for MCP servers' questions, and what pages show about them. */
-export interface PersonDesks {
+export interface PageSources {
   readonly channel: ApprovalChannel;
   readonly elicitations: ElicitationChannel;
   /** The workspace of the code that asks, which pages name. */
@@ -81,7 +81,7 @@ const MAX_NAME = 2000;
  * While somebody is there or expected, it is the fallback of both channels: calls without another
  * approver, and questions of servers, wait for an answer on a page.
  */
-export class PageDesk implements Disposable {
+export class PageBackend implements Disposable {
   /** The requests. */
   readonly board: RequestBoard;
   /** The open pages. */
@@ -97,7 +97,7 @@ export class PageDesk implements Disposable {
   readonly #stack = new DisposableStack();
   readonly #linkMs: number;
   readonly #graceMs: number;
-  readonly #desks: PersonDesks;
+  readonly #sources: PageSources;
   #fallback: Disposable | undefined;
   /** The expectation of the page whose link was opened. */
   #loading: Disposable | undefined;
@@ -105,11 +105,11 @@ export class PageDesk implements Disposable {
   readonly #closed = Promise.withResolvers<void>();
   #looking: Promise<void> | undefined;
 
-  constructor(desks: PersonDesks, { linkMs = LINK_MS, graceMs = GRACE_MS }: PageTimes = {}) {
+  constructor(sources: PageSources, { linkMs = LINK_MS, graceMs = GRACE_MS }: PageTimes = {}) {
     this.#linkMs = linkMs;
     this.#graceMs = graceMs;
-    this.#desks = desks;
-    this.board = this.#stack.use(new RequestBoard(desks));
+    this.#sources = sources;
+    this.board = this.#stack.use(new RequestBoard(sources));
     this.#stack.use(this.presence.onChange((state) => this.#stand(state)));
     this.#stack.use(this.presence);
   }
@@ -154,7 +154,7 @@ export class PageDesk implements Disposable {
 
   /** The calls that wait for a decision. */
   get channel(): ApprovalChannel {
-    return this.#desks.channel;
+    return this.#sources.channel;
   }
 
   /** Counts a connected page as open until the returned object is disposed. */
@@ -162,13 +162,13 @@ export class PageDesk implements Disposable {
     this.#visited = true;
     const entered = this.presence.enter(this.#graceMs);
     this.#loading?.[Symbol.dispose]();
-    const { elsewhere } = this.#desks;
+    const { elsewhere } = this.#sources;
     if (elsewhere !== undefined) this.#looking ??= this.#look(elsewhere);
     return entered;
   }
 
   /** Looks for calls in other sessions repeatedly while a page is open. */
-  async #look(elsewhere: NonNullable<PersonDesks["elsewhere"]>): Promise<void> {
+  async #look(elsewhere: NonNullable<PageSources["elsewhere"]>): Promise<void> {
     while (this.presence.state === "open") {
       this.board.showElsewhere(await elsewhere());
       if (await settledWithin(this.#closed.promise, LOOK_MS)) return;
@@ -194,8 +194,8 @@ export class PageDesk implements Disposable {
   /** Lets both channels' questions wait for an answer on the board. */
   #setFallbacks(): Disposable {
     const fallbacks = new DisposableStack();
-    for (const desk of [this.#desks.channel, this.#desks.elicitations]) {
-      fallbacks.use(desk.setFallback(() => {}, () => this.absence));
+    for (const channel of [this.#sources.channel, this.#sources.elicitations]) {
+      fallbacks.use(channel.setFallback(() => {}, () => this.absence));
     }
     return fallbacks;
   }
@@ -287,8 +287,8 @@ class RequestBoard implements Disposable {
   /** The calls that wait in other sessions, as a JSON list, and whether there are more. */
   #elsewhere = '"elsewhere":[],"more":false';
 
-  /** @param desks Whose requests are shown. */
-  constructor({ channel, elicitations, workspace, followEnds }: PersonDesks) {
+  /** @param sources Whose requests are shown. */
+  constructor({ channel, elicitations, workspace, followEnds }: PageSources) {
     this.#workspace = workspace;
     if (followEnds !== undefined) this.#stack.use(followEnds((end) => this.#end(end)));
     this.#stack.use(
