@@ -7,7 +7,7 @@ import { Consents } from "../approval/consents.ts";
 import { ApprovalGate } from "../approval/gate.ts";
 import { type CallObserver, CallSpans } from "../approval/observed_call.ts";
 import { approvalPolicy } from "../approval/policy.ts";
-import { ElicitationChannel, type EndedQuestion } from "../approval/questions.ts";
+import { ElicitationChannel } from "../approval/questions.ts";
 import type { ApprovalCall } from "../approval/request.ts";
 import { ConsentFile } from "../approval/rules/consent_file.ts";
 import { patternJudge } from "../approval/rules/patterns.ts";
@@ -106,16 +106,8 @@ export class ToolRunner implements AsyncDisposable {
     const auditLog = audit instanceof AuditLog ? audit : this.#ownAudit;
     this.trail = auditLog && new AuditTrail(auditLog);
     const gate = new ApprovalGate(policy, this.channel, this.#consents);
-    const { events, elicitations, changes } = this;
-    const parts = {
-      ...options,
-      registry,
-      gate,
-      events,
-      elicitations,
-      changes,
-      questionEnded: (question: EndedQuestion) => this.trail?.asked(question),
-    };
+    const { events, elicitations, changes, trail } = this;
+    const parts = { ...options, registry, gate, events, elicitations, changes, trail };
     this.starts = new StartApproval({
       ...parts,
       approve: (call, options) => this.calls.approve(call, options),
@@ -126,7 +118,7 @@ export class ToolRunner implements AsyncDisposable {
       hooks: (serverName) => serverHooks(serverName, parts),
     });
     const observers: CallObserver[] = [new CallSpans(), callEvents(events)];
-    if (this.trail !== undefined) observers.unshift(this.trail);
+    if (trail !== undefined) observers.unshift(trail);
     this.#shapes = workspace === undefined ? undefined : new ResultShapes(workspace, log);
     if (this.#shapes !== undefined) observers.push(this.#shapes);
     this.calls = new Calls({ ...parts, pool: this.pool, observers });

@@ -1,3 +1,4 @@
+import type { AuditTrail } from "../approval/audit/trail.ts";
 import type { ApprovalGate } from "../approval/gate.ts";
 import type { CallObserver } from "../approval/observed_call.ts";
 import type { ApprovalCall, ApprovalKind } from "../approval/request.ts";
@@ -10,7 +11,6 @@ import {
   declined,
   type ElicitationChannel,
   type ElicitationSource,
-  type EndedQuestion,
 } from "../approval/questions.ts";
 
 /** The server reports the progress of a running tool call. */
@@ -192,15 +192,15 @@ interface ServerHooksOptions {
   readonly elicitations: ElicitationChannel;
   /** Decides which questions the policy declines. */
   readonly gate: ApprovalGate;
-  /** Receives each question when it has ended. */
-  readonly questionEnded: (question: EndedQuestion) => void;
+  /** Records questions when they have ended. */
+  readonly trail: AuditTrail | undefined;
   /** Receives the reasons for unanswered questions. */
   readonly log: Logger;
 }
 
 /** Forwards what a server reports and asks, to the application and to the person who answers. */
 export function serverHooks(serverName: string, options: ServerHooksOptions): ServerHooks {
-  const { events, changes, sampling, roots, elicitations, gate, log, questionEnded } = options;
+  const { events, changes, sampling, roots, elicitations, gate, log, trail } = options;
   return {
     sample: sampling,
     roots,
@@ -216,7 +216,7 @@ export function serverHooks(serverName: string, options: ServerHooksOptions): Se
         log.debug(`No answer to a question from MCP server "${serverName}": ${end.reason}`);
       }
       const noted = { ...call, kind: "elicitation", arguments: notedArguments(call) } as const;
-      questionEnded({ ...noted, ...end, time });
+      trail?.asked({ ...noted, ...end, time });
       return answer;
     },
     onLog: (message) => {
