@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { resultIn, runCode } from "../../src/commands/actions/action_code.ts";
+import { resultIn, runCode } from "../../src/commands/actions/actions.ts";
 import { runAction } from "../../src/commands/actions/code_action.ts";
 import { printableTraceback } from "../../src/commands/terminal/columns.ts";
 import { askAtTerminal } from "../../src/commands/terminal/answerer.ts";

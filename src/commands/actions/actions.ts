@@ -1,4 +1,4 @@
-import { checkCode, problemsIn, resultIn, runCode } from "./action_code.ts";
+import { z } from "zod";
 import {
   createAction,
   listActions,
@@ -8,6 +8,7 @@ import {
 import { visible } from "../../approval/call_text.ts";
 import { EnvironmentNotReadyError } from "../../base/errors.ts";
 import { type CodeExecutor, startOwn } from "../../executor/code_executor.ts";
+import type { Output } from "../../kernel/outputs.ts";
 import { askAtTerminal } from "../terminal/answerer.ts";
 import { runAction } from "./code_action.ts";
 import {
@@ -216,4 +217,51 @@ function argumentsOf(parsed: ParsedArgs): Readonly<Record<string, string>> {
 
 function unknown(name: string): UsageError {
   return new UsageError(`No saved action "${name}": see \`ipybox actions list\``);
+}
+
+const MIME_TYPE = "application/vnd.ipybox.actions+json";
+
+/** Checks actions, and their types where the kernel's Python has the type checker. */
+function checkCode(
+  names: readonly string[],
+  { types }: { readonly types: boolean },
+): string {
+  return call(`check(${literal(names)}, ${types ? "True" : "False"})`);
+}
+
+/** Runs an action with its arguments as text, which is parsed by the types of its parameters. */
+export function runCode(name: string, texts: Readonly<Record<string, string>>): string {
+  return call(`run(${JSON.stringify(name)}, ${literal(texts)})`);
+}
+
+/** Parses the problems of each action; `null` if the type checker is not installed. */
+function problemsIn(
+  outputs: readonly Output[],
+): Readonly<Record<string, string[]>> | null | undefined {
+  return checked.safeParse(sentIn(outputs)).data?.problems;
+}
+
+/** Parses an action's result. */
+export function resultIn(outputs: readonly Output[]): unknown {
+  return outcome.safeParse(sentIn(outputs)).data?.result;
+}
+
+const checked = z.object({ problems: z.record(z.string(), z.array(z.string())).nullable() });
+const outcome = z.object({ result: z.unknown() });
+
+/** Creates an expression, so that the user's namespace is unchanged. */
+function call(expression: string): string {
+  return `__import__("ipybox_runtime.actions").actions.${expression};`;
+}
+
+/** A value as a Python expression: a quoted JSON string is also a quoted Python string. */
+function literal(value: unknown): string {
+  return `__import__("json").loads(${JSON.stringify(JSON.stringify(value))})`;
+}
+
+function sentIn(outputs: readonly Output[]): unknown {
+  const last = outputs.findLast((output) =>
+    output.type === "display_data" && MIME_TYPE in output.data
+  );
+  return last?.type === "display_data" ? last.data[MIME_TYPE] : undefined;
 }
