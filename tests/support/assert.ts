@@ -4,5 +4,6 @@
  * JSR cannot be assumed reachable where this project is built; a maintainer who can reach it changes one
  * line of the import map in `deno.json`.
  */
+// Not in the import map, whose packages everyone who links a checkout downloads.
 // @ts-types="./assert.d.ts"
-export * from "deno-std/assert/mod.js";
+export * from "npm:deno-std@1.4.0/assert/mod.js";
