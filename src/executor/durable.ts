@@ -123,7 +123,7 @@ const keptSchema = z.object({
 });
 
 /** The state that a host leaves for the next one. */
-export type KeptState = Readonly<z.infer<typeof keptSchema>>;
+type KeptState = Readonly<z.infer<typeof keptSchema>>;
 
 /** The longest code that is kept for the next host, which needs it for line numbers. */
 const MAX_CODE = 8 * 1024;

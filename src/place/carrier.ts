@@ -72,13 +72,13 @@ export type Seen = { readonly is: "ready" } | {
 };
 
 /** A path of this machine that is mounted in a container. */
-export interface Mount {
+interface Mount {
   readonly source: string;
   readonly target: string;
   readonly readonly?: "true";
 }
 
-export interface ContainerOptions {
+interface ContainerOptions {
   readonly id: string;
   /** Whether it outlives the command that starts it. */
   readonly lasts: boolean;
