@@ -221,7 +221,7 @@ function isForMany(placement: Placement): boolean {
 }
 
 /** Options that only apply to this machine. */
-const LOCAL = ["sandbox-config", "device", "project", "share-workspace"] as const;
+const LOCAL = ["sandbox-config", "device", "project"] as const;
 
 async function readPlacement(
   where: string,
