@@ -92,8 +92,7 @@ const factsSchema: z.ZodType<LastingFacts> = z.object({
     modules: z.object({
       here: z.string(),
       there: z.string(),
-      within: z.string().optional(), // older sessions copied to the folder itself
-      importable: z.string(),
+      within: z.string(),
     }).optional(),
     stubs: z.string(),
   }).optional(),

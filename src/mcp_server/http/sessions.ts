@@ -57,6 +57,7 @@ export interface HttpSessionsOptions {
 }
 
 const IDLE_MS = 3_600_000;
+const MAX_SESSIONS = 8;
 
 /** Rejects options that sessions started ahead cannot have. */
 export function refuseReady(
@@ -239,7 +240,7 @@ export class SessionPool implements AsyncDisposable {
 
   /** How many sessions an owner may have. Shares are equal, so that no owner can lock out the others. */
   shareOf(owner: string): number {
-    const { maxSessions = 8, owners } = this.#options;
+    const { maxSessions = MAX_SESSIONS, owners } = this.#options;
     const own = owners.get(owner)?.maxSessions;
     if (own !== undefined) return own;
     const given = [...owners.values()].flatMap(({ maxSessions }) => maxSessions ?? []);
@@ -381,7 +382,7 @@ export class SessionPool implements AsyncDisposable {
 
   /** Counts one more session of an owner, if the limits allow it. */
   async #take(owner: string): Promise<void> {
-    const { maxSessions = 8 } = this.#options;
+    const { maxSessions = MAX_SESSIONS } = this.#options;
     const share = this.shareOf(owner);
     const held = () => this.#held.get(owner) ?? 0;
     const isFull = () =>
