@@ -18,7 +18,7 @@ import {
 import { type PersonRequest, readAnswer } from "../wire.ts";
 import { excerptOf, type ShownValue, shownValue, viewOf } from "./view.ts";
 
-const LINK_MS = 5 * 60_000;
+export const LINK_MS = 5 * 60_000;
 const GRACE_MS = 5000;
 /**
  * The time limit for a page to load once its link is opened: the browser may have to start first.

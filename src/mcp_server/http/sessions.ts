@@ -13,7 +13,7 @@ import { parsePlacement, type Placement } from "../../place/placement.ts";
 import { isInside } from "../../process/trusted_path.ts";
 import { PackageFolder } from "../../python/packages.ts";
 import { Session, type SessionOptions } from "../session.ts";
-import type { OwnerSettings } from "./bearer_tokens.ts";
+import { DEFAULT_SESSIONS, type OwnerSettings } from "./bearer_tokens.ts";
 import { basisOf, readyPython, sessionServers } from "./session_basis.ts";
 import {
   durableSessions,
@@ -57,7 +57,6 @@ export interface HttpSessionsOptions {
 }
 
 const IDLE_MS = 3_600_000;
-const MAX_SESSIONS = 8;
 
 /** Rejects options that sessions started ahead cannot have. */
 export function refuseReady(
@@ -240,7 +239,7 @@ export class SessionPool implements AsyncDisposable {
 
   /** How many sessions an owner may have. Shares are equal, so that no owner can lock out the others. */
   shareOf(owner: string): number {
-    const { maxSessions = MAX_SESSIONS, owners } = this.#options;
+    const { maxSessions = DEFAULT_SESSIONS, owners } = this.#options;
     const own = owners.get(owner)?.maxSessions;
     if (own !== undefined) return own;
     const given = [...owners.values()].flatMap(({ maxSessions }) => maxSessions ?? []);
@@ -382,7 +381,7 @@ export class SessionPool implements AsyncDisposable {
 
   /** Counts one more session of an owner, if the limits allow it. */
   async #take(owner: string): Promise<void> {
-    const { maxSessions = MAX_SESSIONS } = this.#options;
+    const { maxSessions = DEFAULT_SESSIONS } = this.#options;
     const share = this.shareOf(owner);
     const held = () => this.#held.get(owner) ?? 0;
     const isFull = () =>
