@@ -50,7 +50,7 @@ interface StubbedField {
 const MAX_REPEATED = 1000;
 
 /** A module's stub and its names. */
-export interface Stub {
+interface Stub {
   readonly text: string;
   readonly tool: StubbedTool;
 }

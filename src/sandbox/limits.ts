@@ -124,8 +124,8 @@ function withoutNull(values: Record<string, number | null>): Record<string, numb
   );
 }
 
-/** How many processes of a session are ipybox's own: bubblewrap, relays, launcher, gateway. */
-const OWN_PROCESSES = 64;
+/** How many processes of a session are ipybox's own: bubblewrap, relays, launcher, gateway, checker. */
+export const OWN_PROCESSES = 64;
 
 /** The control group of a sandbox's processes, if one is available. */
 export class LimitedTogether implements AsyncDisposable {

@@ -65,7 +65,7 @@ Deno.test("calls wait half a minute for a page whose link was opened", async () 
 Deno.test("calls wait while a page is open, and for some seconds after the last one has gone", async () => {
   using time = new FakeTime();
   const channel = new ApprovalChannel();
-  using backend = new PageBackend(sources(channel), { graceMs: 3000 });
+  using backend = new PageBackend({ ...sources(channel), graceMs: 3000 });
   const code = backend.invite();
   assertEquals(backend.redeem(code) === undefined, false);
   const states: string[] = [];
@@ -103,7 +103,7 @@ Deno.test("a call that was left to a page that nobody opened was not decided by 
 
 Deno.test("a code opens one page, once, and only in time", () => {
   using time = new FakeTime();
-  using backend = new PageBackend(sources(), { linkMs: 1000 });
+  using backend = new PageBackend({ ...sources(), linkMs: 1000 });
   const [early, late] = [backend.invite(), backend.invite()];
   assertMatch(early, /^[0-9A-HJ-KM-NP-TV-Z]{4}(-[0-9A-HJ-KM-NP-TV-Z]{4}){3}$/);
   assertEquals(backend.redeem(early.slice(1)), undefined);
