@@ -1,4 +1,3 @@
-import type { AuditTrail } from "../approval/audit/trail.ts";
 import type { ApprovalGate } from "../approval/gate.ts";
 import type { CallObserver } from "../approval/observed_call.ts";
 import type { ApprovalCall, ApprovalKind } from "../approval/request.ts";
@@ -11,6 +10,7 @@ import {
   declined,
   type ElicitationChannel,
   type ElicitationSource,
+  type EndedQuestion,
 } from "../approval/questions.ts";
 
 /** The server reports the progress of a running tool call. */
@@ -193,7 +193,7 @@ interface ServerHooksOptions {
   /** Decides which questions the policy declines. */
   readonly gate: ApprovalGate;
   /** Records questions when they have ended. */
-  readonly trail: AuditTrail | undefined;
+  readonly trail: { asked(question: EndedQuestion): void } | undefined;
   /** Receives the reasons for unanswered questions. */
   readonly log: Logger;
 }
