@@ -169,9 +169,7 @@ class ModuleStub {
     if (base === "ResultValue") return this.#value(name, fields);
     const isInput = isInputClass(definition);
     const lines = fields.map((field) => `${field.name}: ${this.#optional(field)}`);
-    if (isInput) {
-      lines.push(`def __init__(self, ${this.#keywords(definition)}) -> None: ...`);
-    }
+    if (isInput) lines.push(`def __init__(self, ${this.#keywords(definition)}) -> None: ...`);
     const text = classText(`${name}(${isInput ? "InputModel" : base})`, [...lines, "..."]);
     return isInput && this.#isKeyed(definition) ? `${text}\n${this.#dictionary(definition)}` : text;
   }
@@ -179,15 +177,14 @@ class ModuleStub {
   /** The type of dictionaries that stand for an object. A key can be the name in Python or in JSON. */
   #dictionary({ name, fields }: ClassDefinition): string {
     const names = new Set(fields.map((field) => field.wire));
-    const keys = fields.flatMap((field) => {
+    const items = fields.flatMap((field) => {
       const type = this.#optional(field, true);
       const isEither = field.name !== field.wire && !names.has(field.name);
-      const key = [literal(field.wire), field.required && !isEither ? `Required[${type}]` : type];
-      return isEither ? [key, [literal(field.name), type]] : [key];
+      if (isEither) return [`${literal(field.wire)}: ${type}`, `${literal(field.name)}: ${type}`];
+      return [`${literal(field.wire)}: ${field.required ? `Required[${type}]` : type}`];
     });
-    const items = keys.map(([key, type]) => `${key}: ${type}`).join(", ");
-    const text = literal(`${this.#prefix}${name}__dict`);
-    return `${this.#prefix}${name}__dict = TypedDict(${text}, {${items}}, total=False)`;
+    const own = `${this.#prefix}${name}__dict`;
+    return `${own} = TypedDict(${literal(own)}, {${items.join(", ")}}, total=False)`;
   }
 
   /** Whether the keys of dictionaries that stand for an object are checked. */
