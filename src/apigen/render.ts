@@ -188,50 +188,54 @@ export function renderResults(results: Iterable<readonly [string, ObservedResult
 // Fills the templates in `templates/package/`: Python with names as placeholders.
 
 const PLACEHOLDER = /__([A-Z]+(?:_[A-Z]+)*)__/g;
+/** The templates as text and placeholders in turn. */
+const parsed = new Map<string, readonly string[]>();
 
 /** Fills a template. Placeholders in values are not replaced. */
 function fill(
   name: "module" | "observed" | "package",
   values: Readonly<Record<string, string>>,
 ): string {
-  return asset(`package/${name}.py`).replaceAll(PLACEHOLDER, (_, placeholder: string) => {
-    const value = values[placeholder];
+  const parts = parsed.getOrInsertComputed(
+    name,
+    () => asset(`package/${name}.py`).split(PLACEHOLDER),
+  );
+  return parts.map((part, at) => {
+    const value = at % 2 === 0 ? part : values[part];
     if (value !== undefined) return value;
-    throw new TypeError(`Template ${name}: no value for the placeholder ${placeholder}`);
-  });
+    throw new TypeError(`Template ${name}: no value for the placeholder ${part}`);
+  }).join("");
 }
 
 // The imports that a generated module needs.
 
-/** The names of each source, in groups that blank lines separate. */
-const GROUPS: readonly Readonly<Record<string, readonly string[]>>[] = [
-  { typing: ["Annotated", "Any", "ClassVar", "Literal"] },
-  { pydantic: ["Field"], typing_extensions: ["NotRequired", "TypeAliasType", "TypedDict"] },
-  {
-    "ipybox_runtime.models": [
-      "Bool",
-      "CheckedModel",
-      "InputModel",
-      "Int",
-      "Never",
-      "Null",
-      "Num",
-      "OutputModel",
-      "ResultMapping",
-      "ResultModel",
-      "ResultRoot",
-      "ResultValue",
-      "ToolText",
-      "invoke",
-      "invoke_json",
-      "multiple_of",
-      "one_of",
-      "pattern",
-      "sent",
-      "tool",
-      "unique",
-    ],
-  },
+/** Names with their source, in groups that blank lines separate. */
+const GROUPS: readonly (readonly [source: string, names: readonly string[]][])[] = [
+  [["typing", ["Annotated", "Any", "ClassVar", "Literal"]]],
+  [["pydantic", ["Field"]], ["typing_extensions", ["NotRequired", "TypeAliasType", "TypedDict"]]],
+  [["ipybox_runtime.models", [
+    "Bool",
+    "CheckedModel",
+    "InputModel",
+    "Int",
+    "Never",
+    "Null",
+    "Num",
+    "OutputModel",
+    "ResultMapping",
+    "ResultModel",
+    "ResultRoot",
+    "ResultValue",
+    "ToolText",
+    "invoke",
+    "invoke_json",
+    "multiple_of",
+    "one_of",
+    "pattern",
+    "sent",
+    "tool",
+    "unique",
+  ]]],
 ];
 
 /** A docstring or another string. */
@@ -243,12 +247,12 @@ const NAME = /\p{XID_Continue}+[=:]?/gu;
 function importLines(code: string): string {
   const used = new Set<string>(code.replaceAll(STRING, "").match(NAME));
   const groups = GROUPS.map((sources) =>
-    Object.entries(sources).flatMap(([source, all]) => {
+    sources.map(([source, all]) => {
       const names = all.filter((name) => used.has(name));
-      return names.length === 0 ? [] : [importLine(source, names)];
-    }).join("\n")
+      return names.length === 0 ? "" : `${importLine(source, names)}\n`;
+    }).join("")
   );
-  return groups.filter((group) => group !== "").join("\n\n");
+  return groups.filter((group) => group !== "").join("\n").trimEnd();
 }
 
 /** An import, as import sorters format it. */
