@@ -16,7 +16,7 @@ import type { HeldFolder } from "../files/private_folder.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { hostPath, namedProgram } from "../process/program.ts";
 import { programsOf } from "../sandbox/installation.ts";
-import { effectiveLimits, LimitedTogether, rlimits } from "../sandbox/limits.ts";
+import { effectiveLimits, limitTogether, rlimits } from "../sandbox/limits.ts";
 import { requireSandboxPrerequisites } from "../sandbox/prerequisites.ts";
 import { type PreparedSandbox, prepareSandbox, requireSandbox } from "../sandbox/sandbox.ts";
 import { hostPython, probeOf } from "../sandbox/wall.ts";
@@ -87,8 +87,6 @@ export async function localPlace(
   }
   const python = await located;
   deadline.throwIfAborted();
-  const grouped = new LimitedTogether();
-  if (session === undefined) parts.use(grouped); // removed after the processes in it
   const launch = prepared ??
     { command: namedProgram(python.executable), args, env: { LANG: "C.UTF-8" } };
   const env = { ...(python.isChangeable ? {} : python.variables), ...launch.env };
@@ -108,6 +106,10 @@ export async function localPlace(
     env,
     onStderr: (line) => log.debug(`gateway: ${line}`),
   });
+  const limited = limitTogether(process.pid, limits, log);
+  if (session === undefined) {
+    parts.defer(async () => await (await limited)?.[Symbol.asyncDispose]());
+  }
   return {
     paths: folder,
     workspace,
@@ -123,9 +125,8 @@ export async function localPlace(
     process,
     lasting,
     begin: async () => {
-      grouped.take(process.pid, limits, log);
-      await abortable(grouped.taken, deadline);
-      lasting?.begin((await grouped.taken)?.folders ?? []);
+      const group = await abortable(limited, deadline);
+      lasting?.begin(group?.folders ?? []);
       // It waits for this line until its control group is set up. If it has already ended, its
       // stderr says why.
       if (prepared?.waits) {

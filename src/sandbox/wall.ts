@@ -22,7 +22,7 @@ import { trustedPath } from "../process/trusted_path.ts";
 import type { SandboxConfig } from "./config.ts";
 import { isBroad } from "./installation.ts";
 import { type EffectiveLimits, rlimits } from "./limits.ts";
-import { Planner } from "./planner.ts";
+import { plan, startPlanner } from "./planner.ts";
 import { DENO_ARGS, findSrt, SRT_LIBRARY, type SrtCommand, type SrtSettings } from "./srt.ts";
 import { syscallFilter } from "./syscall_filter.ts";
 import { isRoot } from "./system_packages.ts";
@@ -202,12 +202,12 @@ export async function enclose(enclosure: Enclosure): Promise<EnclosedProgram> {
     parts.move();
     return { ...start, settings };
   }
-  await using planner = await Planner.start(srt, { config, hostPrivate, path });
+  await using planner = await startPlanner(srt, { config, hostPrivate, path });
   await Deno.mkdir(proxy, { recursive: true });
   const contents = await looked;
   const settings = await settingsOf(srt, enclosure, contents);
   const inside = isLinux ? makingInner(enclosure) : contents.command;
-  const planned = await planner?.plan(settings, inside, { waits, signal });
+  const planned = planner && await plan(planner, { settings, command: inside, waits, signal });
   if (planned !== undefined) return { ...planned, env: own, waits };
   const file = `${hostPrivate}/srt.json`;
   await Deno.writeTextFile(file, JSON.stringify(settings));
