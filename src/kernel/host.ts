@@ -10,12 +10,8 @@ import type { OwnOptions, PythonOptions } from "../executor/options.ts";
 import type { ShellGuard } from "./bootstrap.ts";
 import { type ExecuteOptions, type Outcome, Run } from "./execution.ts";
 import { WorkspaceFiles } from "../place/workspace_files.ts";
-import { KernelGateway } from "./gateway.ts";
-import {
-  type CheckerProcess,
-  type GatewayAddress,
-  GatewayConnection,
-} from "./gateway_connection.ts";
+import { type CheckerProcess, KernelGateway } from "./gateway.ts";
+import { type GatewayAddress, GatewayConnection } from "./gateway_connection.ts";
 import type { JsonObject, KernelRequest, RequestContent } from "./jupyter.ts";
 import { Kernel, type KernelReference } from "./kernel.ts";
 import type { KernelGatewayOptions } from "../place/place.ts";
@@ -567,10 +563,7 @@ export class KernelHost implements AsyncDisposable {
     await old?.[Symbol.asyncDispose]();
     signal.throwIfAborted();
     const own = await KernelGateway.start({ ...gateway, signal });
-    const end = async () => {
-      await own[Symbol.asyncDispose]();
-      await own.exited; // then its connection reports the end
-    };
+    const end = () => own[Symbol.asyncDispose]();
     return this.#gateway = new GatewayConnection(own, { end, owned: true });
   }
 
