@@ -6,14 +6,14 @@ import { allDone } from "../base/signals.ts";
 import { stage } from "../base/stages.ts";
 import { lstatIfPresent } from "../files/safe.ts";
 import type { ProgramPath } from "../process/program.ts";
-import { isInside, trustedPath } from "../process/trusted_path.ts";
+import { isInside } from "../process/trusted_path.ts";
 import { readSandboxConfig, type SandboxConfig } from "./config.ts";
 import { devicesOf } from "./devices.ts";
 import { findHidden } from "./hidden.ts";
 import type { EffectiveLimits } from "./limits.ts";
 import type { SelfTestReport } from "./selftest.ts";
 import { isRoot } from "./system_packages.ts";
-import { enclose, type EnclosedProgram, SYSTEM, type View } from "./wall.ts";
+import { enclose, type EnclosedProgram, type View } from "./wall.ts";
 import {
   admitWorkspace,
   GENERATED,
@@ -103,16 +103,15 @@ export async function prepareSandbox(
   options: PrepareSandboxOptions,
 ): Promise<PreparedSandbox> {
   using _stage = stage("prepare the sandbox");
-  const { log, signal, waits, python, limits } = options;
+  const { log, signal, waits, python, limits, path } = options;
   const { workspace, hostPrivate, session, temporary } = folders;
-  const path = await trustedPath(options.path, [workspace, session]);
   await admitWorkspace(workspace, hostPrivate);
   await warnOfOwner(workspace, log);
   const config = await readSandboxConfig(options.config, { ...options, workspace });
   const launch = await enclose({
     contents: allDone([workspaceView(workspace, options), contents]).then(([seen, inside]) => ({
       view: {
-        show: [...SYSTEM[Deno.build.os] ?? [], ...inside.readable, ...seen.show],
+        show: [...inside.readable, ...seen.show],
         write: [session, ...seen.write, ...inside.writable],
         keep: [...inside.readOnly, ...seen.keep],
         mask: seen.mask,

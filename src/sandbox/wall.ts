@@ -33,7 +33,7 @@ import { isOwnProgram } from "./workspace.ts";
  * counts.
  */
 export interface View {
-  /** Readable paths. Missing ones are left out. */
+  /** Readable paths besides the system's. Missing ones are left out. */
   readonly show: readonly string[];
   /** The folders that it can also write to, without links on the way to them. */
   readonly write: readonly string[];
@@ -130,6 +130,10 @@ export interface Enclosure {
   readonly hostPrivate: string;
   /** The search path for programs. */
   readonly path: string;
+  /** Folders besides the base in which no program is searched, because code could have put it there. */
+  readonly untrusted?: readonly string[];
+  /** Where the program starts after a check of its sandbox from inside; a launcher checks it itself. */
+  readonly cwd?: string;
   /** The folder for temporary files, which the program can write to. */
   readonly temporary: string;
   /** The Python that makes the inner sandbox: code can never have changed it. */
@@ -162,8 +166,10 @@ export interface EnclosedProgram {
 
 /** Determines how to start a program in its sandbox. */
 export async function enclose(enclosure: Enclosure): Promise<EnclosedProgram> {
-  const { hostPrivate, path, temporary, config = {}, waits = false, signal } = enclosure;
-  const looked = Promise.resolve(enclosure.contents);
+  const { hostPrivate, temporary, config = {}, waits = false, signal } = enclosure;
+  const looked = Promise.resolve(enclosure.contents).then(async (contents) => {
+    return { ...contents, command: await checked(contents.command, enclosure) };
+  });
   const settled = looked.then(() => {}, () => {}); // its error is reported where it is awaited
   await using parts = new AsyncDisposableStack();
   parts.defer(() => settled); // the checks leave no process behind
@@ -173,7 +179,8 @@ export async function enclose(enclosure: Enclosure): Promise<EnclosedProgram> {
       "Run ipybox in WSL 2, or without a sandbox: `sandbox: false`, `--no-sandbox`",
     );
   }
-  const srt = await withoutDelay(await findSrt(enclosure), hostPrivate);
+  const path = await trustedPath(enclosure.path, [enclosure.base, ...enclosure.untrusted ?? []]);
+  const srt = await withoutDelay(await findSrt({ ...enclosure, path }), hostPrivate);
   const own = {
     PATH: path,
     HOME: hostPrivate, // srt lets code inside write to some folders below it
@@ -289,6 +296,7 @@ async function writeInner(
   const order: WallOrder = {
     bwrap,
     show: [
+      ...(view.show.includes("/") ? [] : SYSTEM.linux ?? []),
       ...view.show,
       ...user(filesystem.allowRead).map(placeOf),
       ...user(filesystem.allowWrite).filter(isPattern).map(placeOf),
@@ -345,6 +353,7 @@ function seatbelt(enclosure: Enclosure, { view, hosts = [] }: Contents): SrtSett
     filesystem: {
       denyRead: [...hidden, ...user(filesystem.denyRead)],
       allowRead: [
+        ...SYSTEM.darwin ?? [],
         ...[...view.show, ...view.write, ...installationOf(enclosure.python)].map(literal),
         ...(online ? [`${hostPrivate}/proxy`] : []),
         ...user(filesystem.allowRead),
@@ -433,14 +442,12 @@ exec ${shellWord(program)} "$@"
 /** The command that checks a program's sandbox from inside, and then becomes the program. */
 export async function checked(
   command: readonly string[],
-  { python, cwd, hostPrivate, limits }: {
-    readonly python: ProgramPath;
-    readonly cwd: string;
-    /** An existing folder that only the host can see. */
-    readonly hostPrivate: string;
-    readonly limits?: EffectiveLimits;
-  },
-): Promise<string[]> {
+  { python, cwd, hostPrivate, limits }: Pick<
+    Enclosure,
+    "python" | "cwd" | "hostPrivate" | "limits"
+  >,
+): Promise<readonly string[]> {
+  if (cwd === undefined) return command;
   const canary = `${hostPrivate}/canary`;
   await Deno.writeTextFile(canary, "not visible inside", { mode: 0o600 });
   const order = {
