@@ -20,8 +20,8 @@ import {
   untilUp,
 } from "../place/launch.ts";
 import type { KernelGatewayOptions, LastingSession, Place } from "../place/place.ts";
-import { explainRemote, remotePlace } from "../place/remote_place.ts";
-import { explainLocal, localPlace } from "../place/local_place.ts";
+import { remotePlace } from "../place/remote_place.ts";
+import { localPlace } from "../place/local_place.ts";
 import { KERNEL_FOLDERS } from "../place/session_folder.ts";
 import { WorkspaceFiles } from "../place/workspace_files.ts";
 import type { SupervisedLauncher } from "../place/supervisor.ts";
@@ -261,12 +261,7 @@ async function attachIn(
   const { parts, deadline } = attempt;
   attempt.process = launcher;
   const launched = linkTo(parts, launcher, options.kernelDoor);
-  const { where } = launcher;
-  const explain = (last: ProcessEvidence, cause: unknown) =>
-    where === undefined
-      ? explainLocal(last, { sandboxed: facts.sandboxed, cause })
-      : explainRemote(last, { where, cause });
-  await untilReady(launched, explain, deadline);
+  await untilReady(launched, facts, deadline);
   return runningAt(parts, { launched, facts, launcher });
 }
 
@@ -289,7 +284,7 @@ async function startIn(
   attempt.process = process;
   const launched = linkTo(parts, process, options.kernelDoor);
   await place.begin();
-  const report = await untilReady(launched, place.explain, deadline);
+  const report = await untilReady(launched, place, deadline);
   log.debug(`The launcher is up: ${JSON.stringify(report)}`);
   place.judge(report);
 

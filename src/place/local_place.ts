@@ -3,11 +3,6 @@
  *
  * @module
  */
-import {
-  GatewayStartError,
-  type ProcessEvidence,
-  SandboxUnavailableError,
-} from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { LOCALE_VARIABLES } from "../base/host_variables.ts";
 import { hostEnv, hostEnvs } from "../base/permission.ts";
@@ -17,10 +12,8 @@ import { ManagedProcess } from "../process/managed_process.ts";
 import { hostPath, namedProgram } from "../process/program.ts";
 import { programsOf } from "../sandbox/installation.ts";
 import { effectiveLimits, limitTogether, rlimits } from "../sandbox/limits.ts";
-import { requireSandboxPrerequisites } from "../sandbox/prerequisites.ts";
 import { type PreparedSandbox, prepareSandbox, requireSandbox } from "../sandbox/sandbox.ts";
 import { hostPython, probeOf } from "../sandbox/wall.ts";
-import { howEnded } from "./launch.ts";
 import type { LastingSession, Place, PlaceStart } from "./place.ts";
 import { locatePython } from "./python_files.ts";
 import { SessionFolder } from "./session_folder.ts";
@@ -136,7 +129,6 @@ export async function localPlace(
     judge: (report) => {
       if (prepared !== undefined) requireSandbox(report);
     },
-    explain: (last, cause) => explainLocal(last, { sandboxed: prepared !== undefined, cause }),
   };
 }
 
@@ -168,33 +160,6 @@ export async function launchLasting(
   });
   held.leave();
   return await SupervisedLauncher.attach(address, log);
-}
-
-/** Explains why a launcher on this machine ended before it said anything. */
-export async function explainLocal(
-  last: ProcessEvidence,
-  { sandboxed, cause }: { readonly sandboxed: boolean; readonly cause: unknown },
-): Promise<Error> {
-  if (!sandboxed) return new GatewayStartError(`The launcher ${howEnded(last)}`, last, { cause });
-  return await lackOf(cause) ?? new SandboxUnavailableError(
-    `The sandbox ${howEnded(last)} before running anything: ${last.stderrTail.trim()}`,
-    "Run it again, in case files were moved; if that does not help, report this message",
-    { cause },
-  );
-}
-
-/**
- * The missing prerequisites of this machine. Checked only after a failure: this takes time and
- * permissions.
- */
-async function lackOf(cause: unknown): Promise<SandboxUnavailableError | undefined> {
-  try {
-    await requireSandboxPrerequisites();
-    return undefined;
-  } catch (error) {
-    if (!(error instanceof SandboxUnavailableError)) return undefined; // it could not be determined
-    return new SandboxUnavailableError(error.message, error.fix, { cause });
-  }
 }
 
 async function realFolder(path: string): Promise<string> {

@@ -1,6 +1,5 @@
 import type { EffectiveLimits, Rlimits } from "../sandbox/limits.ts";
 import type { SelfTestReport } from "../sandbox/selftest.ts";
-import type { ProcessEvidence } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { PlaceOptions } from "../executor/options.ts";
 import type { CopiedFolders } from "./copied_folders.ts";
@@ -103,6 +102,4 @@ export interface Place {
   begin(): Promise<void>;
   /** Rejects a place whose sandbox does not hold. */
   judge(report: SelfTestReport): void;
-  /** Explains why the launcher ended before it said anything. */
-  explain(last: ProcessEvidence, cause: unknown): Promise<Error>;
 }

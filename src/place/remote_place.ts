@@ -4,13 +4,7 @@
  * @module
  */
 import { asset } from "../assets/mod.ts";
-import {
-  ConfigError,
-  EnvironmentNotReadyError,
-  GatewayStartError,
-  type ProcessEvidence,
-  SandboxUnavailableError,
-} from "../base/errors.ts";
+import { ConfigError, EnvironmentNotReadyError, SandboxUnavailableError } from "../base/errors.ts";
 import { isAllGranted } from "../base/permission.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { randomToken } from "../base/tokens.ts";
@@ -199,7 +193,6 @@ export async function remotePlace(
       if (isWalled) requireSandbox(report, { elsewhere: true });
       if (lasts && isWalled && bwrap === null) requireApart(report, carrier.name);
     },
-    explain: (last, cause) => explainRemote(last, { where: carrier.name, cause }),
   };
 }
 
@@ -217,15 +210,6 @@ export function requireApart(
     "Use Linux 5.19 or later there, with `landlock` in its `lsm=` and allowed by the engine's seccomp " +
       "profile, or a session that is not durable",
   );
-}
-
-/** Explains why a launcher elsewhere ended before it said anything. */
-export function explainRemote(
-  last: ProcessEvidence,
-  { where, cause }: { readonly where: string; readonly cause: unknown },
-): Promise<Error> {
-  const message = `The launcher at ${where} exited before it said anything`;
-  return Promise.resolve(new GatewayStartError(message, last, { cause }));
 }
 
 /** Added to time limits there, so that the supervisor here applies its own first. */
@@ -540,6 +524,10 @@ class RemoteProcess implements LauncherProcess {
     const far = new RemoteProcess(process, carrier, steps);
     parts.defer(async () => void await far.stop());
     return far;
+  }
+
+  get where(): string {
+    return this.#carrier.name;
   }
 
   get beatMs(): number | undefined {
