@@ -12,7 +12,7 @@ const COUNT = `
 import time
 
 for step in range(1000):
-    print("step", step, flush=True)
+    print(f"step {step}", flush=True)
     time.sleep(0.1)
 `;
 
@@ -21,10 +21,12 @@ await using cleanUp = new AsyncDisposableStack();
 cleanUp.defer(() => Deno.remove(workspace, { recursive: true }));
 await using executor = await CodeExecutor.start({ workspace });
 
+let shown = "";
 for await (const event of executor.stream(COUNT, { events: ["chunk"] })) {
   if (event.type !== "chunk") continue;
-  console.log(event.text.trimEnd());
-  if (event.text.includes("step 3")) break; // leaving the loop cancels the code
+  await Deno.stdout.write(new TextEncoder().encode(event.text));
+  shown += event.text; // a chunk may end anywhere, also within a line
+  if (shown.includes("step 3\n")) break; // leaving the loop cancels the code
 }
 const { text } = await executor.execute("step");
 console.log(`Left the loop. The variables were ${executor.state}: step is ${text}.`);

@@ -97,7 +97,7 @@ async function runFiles(
 }
 
 /** The number of files that a process runs. */
-const BATCH = 2;
+const BATCH = 4;
 
 /** The paths among arguments, by default all tests, and the options. */
 function splitArgs(

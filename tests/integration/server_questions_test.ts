@@ -143,6 +143,7 @@ browserTest(
     await page.clock.pauseAt(Date.now() + 60_000);
     for (const [early, key, action] of [["x", "n", "decline"], ["n", "x", "cancel"]] as const) {
       const answer = question(server);
+      await untilWaiting(page, 1); // before that, the heading may be the previous question's
       await page.getByRole("heading", { name: "raw asks" }).waitFor();
       await page.keyboard.press(early);
       await page.clock.runFor(500);
