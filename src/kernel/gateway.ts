@@ -19,7 +19,7 @@ import {
   untilReady,
   untilUp,
 } from "../place/launch.ts";
-import type { KernelGatewayOptions, LastingSession, Place } from "../place/place.ts";
+import type { DurableSession, KernelGatewayOptions, Place } from "../place/place.ts";
 import { remotePlace } from "../place/remote_place.ts";
 import { localPlace } from "../place/local_place.ts";
 import { KERNEL_FOLDERS } from "../place/session_folder.ts";
@@ -104,9 +104,9 @@ export class KernelGateway implements AsyncDisposable {
   }
 
   /** @internal Starts one that outlives this process. */
-  static async startLasting(
+  static async startDurable(
     options: KernelGatewayOptions,
-    session: LastingSession,
+    session: DurableSession,
   ): Promise<KernelGateway> {
     return await KernelGateway.#open(options, (attempt) => startIn(attempt, options, session));
   }
@@ -115,7 +115,7 @@ export class KernelGateway implements AsyncDisposable {
   static async attach(
     options: AttachOptions,
     launcher: SupervisedLauncher,
-    facts: LastingFacts,
+    facts: GatewayFacts,
   ): Promise<KernelGateway> {
     return await KernelGateway.#open(
       options,
@@ -155,7 +155,7 @@ export class KernelGateway implements AsyncDisposable {
     return {
       stream,
       stubs: here,
-      elsewhere: { folder: there, publish: () => copy({ here, there }) },
+      remote: { folder: there, publish: () => copy({ here, there }) },
     };
   }
 
@@ -176,7 +176,7 @@ export class KernelGateway implements AsyncDisposable {
     launcher?.keep({ ...kept, gateway: facts });
   }
 
-  /** @internal Leaves a lasting gateway to another host. */
+  /** @internal Leaves a durable gateway to another host. */
   async leave(): Promise<void> {
     await this.#running.launcher?.leave();
     await this[Symbol.asyncDispose]();
@@ -200,11 +200,11 @@ export interface CheckerProcess {
    * If the checker is on another machine: the path of that folder there, and a function that copies
    * it.
    */
-  readonly elsewhere?: { readonly folder: string; readonly publish: () => Promise<void> };
+  readonly remote?: { readonly folder: string; readonly publish: () => Promise<void> };
 }
 
 /** The facts about a gateway that another host needs. */
-export interface LastingFacts {
+export interface GatewayFacts {
   readonly token: string;
   readonly sessionDir: string;
   readonly stubs: string;
@@ -232,7 +232,7 @@ interface Attempt {
 interface Running {
   readonly launched: Launched;
   readonly port: LinkPort;
-  readonly facts: LastingFacts;
+  readonly facts: GatewayFacts;
   /** Copies folders of this machine to the kernels. */
   readonly copy: CopyFolder;
   /** The supervisor of a launcher that outlives this process. */
@@ -255,7 +255,7 @@ async function attachIn(
   { options, launcher, facts }: {
     readonly options: AttachOptions;
     readonly launcher: SupervisedLauncher;
-    readonly facts: LastingFacts;
+    readonly facts: GatewayFacts;
   },
 ): Promise<Running> {
   const { parts, deadline } = attempt;
@@ -268,7 +268,7 @@ async function attachIn(
 async function startIn(
   attempt: Attempt,
   options: KernelGatewayOptions,
-  session?: LastingSession,
+  session?: DurableSession,
 ): Promise<Running> {
   const { log = silentLogger } = options;
   const { parts, deadline } = attempt;
@@ -280,7 +280,7 @@ async function startIn(
     canaryPort: canaryPort.addr.port,
     session,
   });
-  const { process, lasting: launcher, paths, sandboxed, limits, copied } = place;
+  const { process, supervised: launcher, paths, sandboxed, limits, copied } = place;
   attempt.process = process;
   const launched = linkTo(parts, process, options.kernelDoor);
   await place.begin();
@@ -289,7 +289,7 @@ async function startIn(
   place.judge(report);
 
   const token = randomToken();
-  const facts: LastingFacts = {
+  const facts: GatewayFacts = {
     token,
     sessionDir: paths.session,
     stubs: paths.stubs,

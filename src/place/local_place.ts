@@ -14,7 +14,7 @@ import { programsOf } from "../sandbox/installation.ts";
 import { effectiveLimits, limitTogether, rlimits } from "../sandbox/limits.ts";
 import { type PreparedSandbox, prepareSandbox, requireSandbox } from "../sandbox/sandbox.ts";
 import { hostPython, probeOf } from "../sandbox/wall.ts";
-import type { LastingSession, Place, PlaceStart } from "./place.ts";
+import type { DurableSession, Place, PlaceStart } from "./place.ts";
 import { locatePython } from "./python_files.ts";
 import { SessionFolder } from "./session_folder.ts";
 import { startSupervisor, SupervisedLauncher, type SupervisorOptions } from "./supervisor.ts";
@@ -83,7 +83,7 @@ export async function localPlace(
   const launch = prepared ??
     { command: namedProgram(python.executable), args, env: { LANG: "C.UTF-8" } };
   const env = { ...(python.isChangeable ? {} : python.variables), ...launch.env };
-  const lasting = session === undefined ? undefined : await launchLasting(session, {
+  const supervised = session === undefined ? undefined : await launchDurable(session, {
     command: [launch.command, ...launch.args],
     env,
     python: own,
@@ -92,7 +92,7 @@ export async function localPlace(
     held: folder.held,
     log,
   });
-  const process = lasting ?? ManagedProcess.spawn({
+  const process = supervised ?? ManagedProcess.spawn({
     command: launch.command,
     args: launch.args,
     cwd: folder.session,
@@ -116,10 +116,10 @@ export async function localPlace(
     hasOwnTmp: prepared !== undefined && Deno.build.os === "linux",
     exposesPrograms: false,
     process,
-    lasting,
+    supervised,
     begin: async () => {
       const group = await abortable(limited, deadline);
-      lasting?.begin(group?.folders ?? []);
+      supervised?.begin(group?.folders ?? []);
       // It waits for this line until its control group is set up. If it has already ended, its
       // stderr says why.
       if (prepared?.waits) {
@@ -132,7 +132,7 @@ export async function localPlace(
   };
 }
 
-interface LastingLaunch
+interface DurableLaunch
   extends Pick<SupervisorOptions, "cwd" | "env" | "python" | "hostPrivate" | "reach"> {
   readonly command: readonly string[];
   /** The session's folder on this machine, which the supervisor takes over. */
@@ -143,15 +143,15 @@ interface LastingLaunch
 }
 
 /** Makes a supervisor start a command, and attaches to it. */
-export async function launchLasting(
-  session: LastingSession,
-  { command, held, log, where, ...launch }: LastingLaunch,
+export async function launchDurable(
+  session: DurableSession,
+  { command, held, log, where, ...launch }: DurableLaunch,
 ): Promise<SupervisedLauncher> {
-  const { id, secret, onSocket, ...lasting } = session;
+  const { id, secret, onSocket, ...times } = session;
   const address = { id, secret, socket: `${launch.hostPrivate}/socket`, where };
   await onSocket(address);
   await startSupervisor({
-    ...lasting,
+    ...times,
     ...launch,
     ...{ id, secret, socket: address.socket },
     argv: command,

@@ -217,9 +217,9 @@ async function present(folder: string, names: readonly string[]): Promise<string
 /** Throws unless the self-test's report shows that the sandbox works. */
 export function requireSandbox(
   { failures }: SelfTestReport,
-  { elsewhere = false }: {
+  { isRemote = false }: {
     /** Whether the sandbox is on another machine or in a container. */
-    readonly elsewhere?: boolean;
+    readonly isRemote?: boolean;
   } = {},
 ): void {
   if (failures.length === 0) return;
@@ -227,7 +227,7 @@ export function requireSandbox(
     `The sandbox does not hold, so no code was run: ${failures.join("; ")}`,
     failures.some((failure) => failure.startsWith("the network is open"))
       ? "Deny all traffic with a NetworkPolicy, in a cluster that enforces them: docs/placements.md"
-      : elsewhere
+      : isRemote
       ? "Make the place deny this to code: docs/placements.md says what each kind has to deny"
       : "ipybox doctor",
   );
