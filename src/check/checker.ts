@@ -1,7 +1,7 @@
 import type { Logger } from "../base/log.ts";
 import { messageOf } from "../base/message_of.ts";
 import { abortable } from "../base/signals.ts";
-import type { CheckerProcess } from "../kernel/gateway.ts";
+import type { CheckerProcess } from "../kernel/gateway_connection.ts";
 import type { KernelHost } from "../kernel/host.ts";
 import { type ChangedFile, LanguageServer } from "./language_server.ts";
 import { type Inspection, MAX_CODE, parseInspection } from "./inspection.ts";

@@ -12,6 +12,7 @@ import { programsOf } from "../sandbox/installation.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { hasLandlock } from "../sandbox/selftest.ts";
 import { type CopiedFolders, type CopyFolder, folderCopier } from "../place/copied_folders.ts";
+import type { CheckerProcess } from "./gateway_connection.ts";
 import {
   type Launched,
   type LauncherProcess,
@@ -188,19 +189,6 @@ export class KernelGateway implements AsyncDisposable {
     await (this.#disposing ??= this.#parts.disposeAsync());
     await this.exited; // then its clients report the end
   }
-}
-
-/** A type checker that runs beside kernels. */
-export interface CheckerProcess {
-  /** Its stdin and stdout. It ends when this is closed. */
-  readonly stream: ByteStream;
-  /** A folder for the stubs that it reads, which only it and the host see. */
-  readonly stubs: string;
-  /**
-   * If the checker is on another machine: the path of that folder there, and a function that copies
-   * it.
-   */
-  readonly remote?: { readonly folder: string; readonly publish: () => Promise<void> };
 }
 
 /** The facts about a gateway that another host needs. */

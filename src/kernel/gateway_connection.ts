@@ -5,9 +5,21 @@ import { LinkedSignal, settledWithin } from "../base/signals.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { isRecord } from "../json/exact.ts";
 import { parsedJson } from "../json/plain.ts";
-import type { KernelGateway } from "./gateway.ts";
 import { KERNEL_PROTOCOL } from "./jupyter.ts";
 import { describeExit } from "./traceback.ts";
+
+/** A type checker that runs beside kernels. */
+export interface CheckerProcess {
+  /** Its stdin and stdout. It ends when this is closed. */
+  readonly stream: ByteStream;
+  /** A folder for the stubs that it reads, which only it and the host see. */
+  readonly stubs: string;
+  /**
+   * If the checker is on another machine: the path of that folder there, and a function that copies
+   * it.
+   */
+  readonly remote?: { readonly folder: string; readonly publish: () => Promise<void> };
+}
 
 /** The address of a kernel gateway, and information about its process. */
 export interface GatewayAddress {
@@ -31,7 +43,14 @@ export interface GatewayAddress {
 }
 
 /** A gateway; ipybox's own can do more than answer requests. */
-type Gateway = GatewayAddress & Partial<Pick<KernelGateway, "openChecker" | "sync" | "openFile">>;
+interface Gateway extends GatewayAddress {
+  /** Starts a type checker beside its kernels; `undefined` without one. */
+  openChecker?(): CheckerProcess | undefined;
+  /** Copies generated modules to its kernels, if they do not see the host's. */
+  sync?(isChanged: boolean): Promise<void>;
+  /** Starts a program that reads or writes a file of the workspace, beside its kernels. */
+  openFile?(): ByteStream | undefined;
+}
 
 interface ConnectionOptions {
   /** Ends the gateway with all its kernels. */
@@ -73,7 +92,7 @@ export class GatewayConnection implements AsyncDisposable {
     return this.ended.reason;
   }
 
-  /** {@linkcode KernelGateway.openFile}, unless it has ended. */
+  /** {@linkcode Gateway.openFile}, unless it has ended. */
   openFile(): ByteStream | undefined {
     return this.ended.aborted ? undefined : this.address.openFile?.();
   }

@@ -10,8 +10,12 @@ import type { OwnOptions, PythonOptions } from "../executor/options.ts";
 import type { ShellGuard } from "./bootstrap.ts";
 import { type ExecuteOptions, type Outcome, Run } from "./execution.ts";
 import { WorkspaceFiles } from "../place/workspace_files.ts";
-import { type CheckerProcess, KernelGateway } from "./gateway.ts";
-import { type GatewayAddress, GatewayConnection } from "./gateway_connection.ts";
+import { KernelGateway } from "./gateway.ts";
+import {
+  type CheckerProcess,
+  type GatewayAddress,
+  GatewayConnection,
+} from "./gateway_connection.ts";
 import type { JsonObject, KernelRequest, RequestContent } from "./jupyter.ts";
 import { Kernel, type KernelReference } from "./kernel.ts";
 import type { KernelGatewayOptions } from "../place/place.ts";

@@ -522,12 +522,11 @@ export class PackageFolder {
     const looking = { session, signal: anySignal(signal, failed.signal) };
     const prepared = this.#prepare(step, looking);
     const settled = prepared.then(() => {}, () => {}); // its error is reported where it is awaited
-    await using looked = new AsyncDisposableStack();
-    looked.defer(() => settled);
-    looked.defer(() => failed.abort());
+    await using parts = new AsyncDisposableStack();
+    parts.defer(() => settled);
+    parts.defer(() => failed.abort());
     const launch = await this.#launch(job, step, { session, hostPrivate: host.path, prepared });
     const output = new OutputTail(MAX_OUTPUT_BYTES);
-    await using parts = new AsyncDisposableStack();
     // It has no state to save, so it gets little time to end.
     const process = ManagedProcess.spawn({
       ...launch,
