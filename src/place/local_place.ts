@@ -6,13 +6,13 @@
 import { type Logger, silentLogger } from "../base/log.ts";
 import { LOCALE_VARIABLES } from "../base/host_variables.ts";
 import { hostEnv, hostEnvs } from "../base/permission.ts";
-import { abortable } from "../base/signals.ts";
+import { abortable, allDone } from "../base/signals.ts";
 import type { HeldFolder } from "../files/private_folder.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { hostPath, namedProgram } from "../process/program.ts";
 import { programsOf } from "../sandbox/installation.ts";
 import { effectiveLimits, limitTogether, rlimits } from "../sandbox/limits.ts";
-import { type PreparedSandbox, prepareSandbox, requireSandbox } from "../sandbox/sandbox.ts";
+import { prepareSandbox, requireSandbox } from "../sandbox/sandbox.ts";
 import { hostPython, probeOf } from "../sandbox/wall.ts";
 import type { DurableSession, Place, PlaceStart } from "./place.ts";
 import { locatePython } from "./python_files.ts";
@@ -28,46 +28,33 @@ export async function localPlace(
   if (options.python === undefined) {
     throw new TypeError("Option python is required on this machine");
   }
-  const limits = effectiveLimits(options.limits, { sandboxed: sandbox !== false });
+  const sandboxed = sandbox !== false;
+  if (!sandboxed) log.warn("No sandbox: executed code can do everything that this user can do");
+  const limits = effectiveLimits(options.limits, { sandboxed });
   const folder = parts.use(await SessionFolder.create(log));
   const workspace = await realFolder(options.workspace);
+  const path = hostPath();
+  const cache = await workspaceCache(workspace);
+  const own = sandboxed
+    ? await hostPython(workspace, options.python)
+    : namedProgram(options.python);
+  const probe = { ...probeOf({ files: [folder.canary], port: canaryPort }), sandboxed };
+  const args = ["-I", "-S", `${folder.launcher}/launcher.py`, JSON.stringify(probe)];
   // Not the kernel's, which a file of the workspace may set: Python is asked on the host.
   const libraryPath = hostEnv("LD_LIBRARY_PATH");
   const located = locatePython(options.python, { workspace, libraryPath, signal: deadline });
-  // Leaves no process behind if the start fails earlier. Its error is reported where it is awaited.
-  const ended = located.then(() => {}, () => {});
-  parts.defer(() => ended);
-  const probe = {
-    ...probeOf({ files: [folder.canary], port: canaryPort }),
-    sandboxed: sandbox !== false,
-  };
-  const args = ["-I", "-S", `${folder.launcher}/launcher.py`, JSON.stringify(probe)];
-  const path = hostPath();
-  const cache = await workspaceCache(workspace);
-  const own = sandbox === false
-    ? namedProgram(options.python)
-    : await hostPython(workspace, options.python);
-  let prepared: PreparedSandbox | undefined;
-  if (sandbox === false) {
-    log.warn("No sandbox: executed code can do everything that this user can do");
-  } else {
-    const contents = located.then((python) => {
-      const readable = [...python.readable, ...packages, ...packages.flatMap(programsOf)];
-      const readOnly = [folder.launcher, folder.runtime, folder.stubs];
-      const writable = cache === undefined ? [] : [cache];
-      const launches = python.isChangeable ? own : python.executable;
-      return { command: [launches, ...args], readable, readOnly, writable };
-    });
-    contents.catch(() => {});
-    // If Python does not work, its own error says more than this one.
-    const unlessPython = async (error: unknown): Promise<never> => {
-      await located;
-      throw error;
-    };
-    prepared = await prepareSandbox(
-      { ...folder, workspace },
-      contents,
-      {
+  const contents = located.then((python) => ({
+    command: [python.isChangeable ? own : python.executable, ...args],
+    readable: [...python.readable, ...packages, ...packages.flatMap(programsOf)],
+    readOnly: [folder.launcher, folder.runtime, folder.stubs],
+    writable: cache === undefined ? [] : [cache],
+  }));
+  contents.catch(() => {}); // the error is reported below
+  // If Python does not work, its own error, which comes first, says more than the sandbox's.
+  const [python, prepared] = await allDone([
+    located,
+    sandboxed
+      ? prepareSandbox({ ...folder, workspace }, contents, {
         ...(sandbox === true ? {} : sandbox),
         python: own,
         limits,
@@ -75,10 +62,9 @@ export async function localPlace(
         signal: deadline,
         path,
         waits: session === undefined, // otherwise the supervisor waits
-      },
-    ).catch(unlessPython);
-  }
-  const python = await located;
+      })
+      : undefined,
+  ]);
   deadline.throwIfAborted();
   const launch = prepared ??
     { command: namedProgram(python.executable), args, env: { LANG: "C.UTF-8" } };
@@ -112,8 +98,8 @@ export async function localPlace(
     inherit: prepared?.proxyVariables ?? [],
     limits,
     rlimits: rlimits(limits),
-    sandboxed: prepared !== undefined,
-    hasOwnTmp: prepared !== undefined && Deno.build.os === "linux",
+    sandboxed,
+    hasOwnTmp: sandboxed && Deno.build.os === "linux",
     exposesPrograms: false,
     process,
     supervised,
@@ -127,7 +113,7 @@ export async function localPlace(
       }
     },
     judge: (report) => {
-      if (prepared !== undefined) requireSandbox(report);
+      if (sandboxed) requireSandbox(report);
     },
   };
 }
