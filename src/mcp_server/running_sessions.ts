@@ -29,8 +29,8 @@ export async function prepareSessionsFolder(): Promise<void> {
 }
 
 /**
- * Announces a session with a file that stays locked: others can take over a port that was closed. The system
- * releases the lock when the process dies.
+ * Announces a session with a file that stays locked until its process ends: others can take over a
+ * port that was closed.
  */
 export async function announceSession(session: RunningSession): Promise<AsyncDisposable> {
   const folder = inState("sessions");

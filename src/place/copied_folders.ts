@@ -32,8 +32,8 @@ const MAX_BYTES = 64 << 20;
 const COPY_MS = 300_000;
 
 /**
- * Copies a folder to the place of kernels if it, or possibly its copy, has changed. The link's failures are
- * reported elsewhere.
+ * Copies a folder to the place of kernels if it, or possibly its copy, has changed. The link's
+ * failures are reported elsewhere.
  */
 export type CopyFolder = (folder: CopiedFolder, isChanged?: boolean) => Promise<void>;
 

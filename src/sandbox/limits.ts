@@ -127,8 +127,8 @@ function withoutNull(values: Record<string, number | null>): Record<string, numb
 const OWN_PROCESSES = 64;
 
 /**
- * Limits a process together with everything that it will start. The control group is to be disposed of after they
- * have ended; `undefined` if none is available.
+ * Limits a process together with everything that it will start. Resolves with the control group,
+ * which must outlive them, if one is available.
  */
 export async function limitTogether(
   pid: number,

@@ -23,9 +23,11 @@ interface PlannerOptions {
 }
 
 /**
- * Starts a process that asks the sandbox runtime how it would start a command, unless the runtime itself has to
- * start it. If no host may be reached, the runtime's proxy, its relays and its Deno would otherwise live as long
- * as the command, unused. It loads while the caller still prepares its question.
+ * Starts a process that asks the sandbox runtime how it would start a command, unless the runtime
+ * itself has to start it. If no host may be reached, the runtime's proxy, its relays and its Deno
+ * would otherwise live as long as the command, unused.
+ *
+ * The runtime loads while the caller still prepares its question.
  */
 export async function startPlanner(
   { command, env, programs }: SrtCommand,
@@ -54,16 +56,16 @@ interface Question {
   readonly settings: SrtSettings;
   readonly command: readonly string[];
   /**
-   * Whether to start nothing until a line arrives on stdin. Until then, there is only one process, so limits set
-   * on it apply to everything that it will start.
+   * Whether to start nothing until a line arrives on stdin. Until then, there is only one process,
+   * so limits set on it apply to everything that it will start.
    */
   readonly waits: boolean;
   readonly signal: AbortSignal;
 }
 
 /**
- * Determines how to start a command in the sandbox; `undefined` if the runtime has to start it. That includes a
- * failure to plan: starting it then fails in the same way and is reported.
+ * Determines how to start a command in the sandbox; `undefined` if the runtime has to start it.
+ * That includes a failure to plan: starting it then fails in the same way and is reported.
  */
 export async function plan(
   { pipes }: ManagedProcess,

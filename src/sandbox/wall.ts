@@ -130,9 +130,9 @@ export interface Enclosure {
   readonly hostPrivate: string;
   /** The search path for programs. */
   readonly path: string;
-  /** Folders besides the base in which no program is searched, because code could have put it there. */
+  /** Folders besides the base where code could have put programs. */
   readonly untrusted?: readonly string[];
-  /** Where the program starts after a check of its sandbox from inside; a launcher checks it itself. */
+  /** The program's folder, if the sandbox is to be checked before it starts: launchers check it. */
   readonly cwd?: string;
   /** The folder for temporary files, which the program can write to. */
   readonly temporary: string;
