@@ -132,7 +132,7 @@ export interface Enclosure {
   readonly path: string;
   /** Folders besides the base where code could have put programs. */
   readonly untrusted?: readonly string[];
-  /** The program's folder, if the sandbox is to be checked before it starts: launchers check it. */
+  /** The program's working directory, if its sandbox is checked before it starts. */
   readonly cwd?: string;
   /** The folder for temporary files, which the program can write to. */
   readonly temporary: string;
