@@ -7,9 +7,11 @@
  */
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { setUp } from "../src/commands/setup.ts";
 import { EnvironmentNotReadyError } from "../src/base/errors.ts";
 import { allDone } from "../src/base/signals.ts";
+import { whyCode } from "../src/process/trusted_path.ts";
 import { type EnvironmentRecipe, KERNEL_MODULES } from "../src/python/managed.ts";
 import { installChromium } from "./support/browser.ts";
 import { INSPECTOR } from "./support/command_line_clients.ts";
@@ -208,6 +210,11 @@ async function main(): Promise<number> {
       onProgress: (line: string) => console.error(line),
       signal: interrupt.signal,
     };
+    const why = await whyCode(fileURLToPath(import.meta.url));
+    if (why !== undefined) {
+      const fix = "Remove its .ipybox, and run ipybox in other folders";
+      throw new EnvironmentNotReadyError(`Tests cannot run in a workspace: ${why}`, fix);
+    }
     const recipe = await testRecipe();
     const [python, , isTyped] = await allDone([
       setUp({ ...options, recipe }).then(async ({ python }) => {

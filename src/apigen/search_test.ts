@@ -193,6 +193,7 @@ Deno.test("ToolRanking finds nothing for words that nothing has", async () => {
   assertEquals(await ranked("xylophone", "search repositories"), []);
   assertEquals(await ranked("the of", "search repositories"), []);
   assertEquals(await ranked("anything"), []);
+  assertEquals(await ranked("write", "the MIME type", "fill a field"), ["fill a field"]);
 });
 
 Deno.test("stem() gives the forms of a word one form", () => {

@@ -144,10 +144,12 @@ function describe({ fields, end: { status, durationMs } }: Row): string {
     ? `  ${duration(durationMs - waited)}`
     : "";
   const after = by === "approver" ? ` after ${duration(waited)}` : "";
-  const decider = by === undefined
+  const isCancelled = by === "cancelled";
+  const decider = by === undefined || isCancelled
     ? ""
     : `  (${by}${after}${reason === undefined ? "" : `: ${reason}`})`;
-  const state = decision === "deny" && !isQuestion ? "refused" : status ?? "no end";
+  const isRefused = decision === "deny" && !isQuestion && !isCancelled;
+  const state = isRefused ? "refused" : status ?? "no end";
   const name = callName({ serverName: String(server), toolName: String(tool) });
   return `${String(state).padEnd(STATE_WIDTH)}  ${name}(${short})${took}${decider}`;
 }

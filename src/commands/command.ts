@@ -263,7 +263,7 @@ export function helpText(
   name: string,
   summary: string,
   command: Command,
-  columns?: number,
+  columns: number,
 ): string {
   const usage = command.usage.split("\n")
     .map((line, index) => `${index === 0 ? "Usage:" : "      "} ipybox ${name} ${line}`.trimEnd());
@@ -274,8 +274,8 @@ export function helpText(
       spec.help,
     ]),
     [`-${HELP_OPTION.short}, --help`, HELP_OPTION.help],
-  ], columns === undefined ? undefined : Math.min(columns, USUAL_COLUMNS));
-  return [
+  ], columns);
+  return narrowed([
     summary + ".",
     "",
     ...usage,
@@ -284,7 +284,16 @@ export function helpText(
     ...options,
     ...(command.notes === "" ? [] : ["", command.notes]),
     "",
-  ].join("\n");
+  ], columns);
+}
+
+/** Joins the lines of a help, and wraps its paragraphs again if the terminal is narrow. */
+export function narrowed(lines: readonly string[], columns: number): string {
+  const text = lines.join("\n");
+  if (columns >= USUAL_COLUMNS) return text;
+  // Tables and examples are indented: they stay as they are.
+  return text.replaceAll(/^(\S.*)\n(?=\S)/gm, "$1 ")
+    .replaceAll(/^\S.*$/gm, (paragraph) => wrap(paragraph, columns).join("\n"));
 }
 
 export async function agrees(io: CommandIo, question: string): Promise<boolean> {
@@ -301,7 +310,7 @@ export function table(
   if (columns < USUAL_COLUMNS && columns - width - 4 < LEAST_TEXT) {
     return rows.flatMap(([term, text]) => [
       `  ${term}`,
-      ...wrap(text, columns - 6).map((line) => `      ${line}`),
+      ...wrap(text, columns - 10).map((line) => `          ${line}`),
     ]);
   }
   return rows.flatMap(([term, text]) => {

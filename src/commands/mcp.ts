@@ -3,6 +3,7 @@ import { format } from "node:util";
 import config from "../../deno.json" with { type: "json" };
 import { silentLogger } from "../base/log.ts";
 import { settledWithin } from "../base/signals.ts";
+import { DEFAULT_SESSIONS } from "../mcp_server/http/bearer_tokens.ts";
 import { McpServer } from "../mcp_server/mcp_server.ts";
 import type { McpHttpServerOptions } from "../mcp_server/option_keys.ts";
 import type { McpServerOptions, SessionOptions } from "../mcp_server/session.ts";
@@ -52,8 +53,8 @@ const HTTP_ONLY: Readonly<Record<string, OptionSpec>> = {
   "no-token": { help: "With --http on 127.0.0.1: no token; any local program can connect" },
   "max-sessions": {
     value: "N",
-    help:
-      "With --http, concurrent sessions, shared equally among tokens that have no sessions=N (default: 8)",
+    help: "With --http, concurrent sessions, shared equally among tokens that have no sessions=N " +
+      `(default: ${DEFAULT_SESSIONS})`,
   },
   pool: {
     value: "N",

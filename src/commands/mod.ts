@@ -22,6 +22,7 @@ import {
   type CommandIo,
   EXIT,
   helpText,
+  narrowed,
   type OptionSpec,
   parseCommandLine,
   StdoutClosedError,
@@ -29,7 +30,7 @@ import {
   unknownOption,
   UsageError,
 } from "./command.ts";
-import { outputColumns, printable, printableEnd, printableTraceback } from "./terminal/columns.ts";
+import { helpColumns, printable, printableEnd, printableTraceback } from "./terminal/columns.ts";
 import { traceStartup, withoutTrace } from "./timings.ts";
 
 const HELP: ReadonlySet<string> = new Set(["--help", "-h"]);
@@ -101,7 +102,7 @@ export async function runCommandLine(
   try {
     if (name === undefined || name === "help" || name === "--help" || name === "-h") {
       const topic = name === "help" ? rest[0] : undefined;
-      io.out(topic === undefined ? overview() : await help(topic, io));
+      io.out(topic === undefined ? overview(helpColumns(io)) : await help(topic, io));
       return name === undefined ? EXIT.usage : EXIT.ok;
     }
     if (name === "--version" || name === "-V") {
@@ -142,7 +143,7 @@ function isCommand(name: string): boolean {
 
 async function help(name: string, io: CommandIo): Promise<string> {
   const { summary, load } = find(name);
-  return helpText(name, summary, await load(), outputColumns(io));
+  return helpText(name, summary, await load(), helpColumns(io));
 }
 
 function asksForHelp(args: readonly string[]): boolean {
@@ -150,19 +151,23 @@ function asksForHelp(args: readonly string[]): boolean {
   return own.some((arg) => HELP.has(arg));
 }
 
-function overview(): string {
-  return [
+function overview(columns: number): string {
+  return narrowed([
     "ipybox runs Python code actions in a sandboxed IPython kernel, with MCP tools as",
     "typed Python functions and your approval before every tool call.",
     "",
     "Usage: ipybox COMMAND [OPTIONS]",
     "",
     "Commands:",
-    ...table(Object.entries(COMMANDS).map(([name, { summary }]) => [name, summary] as const)),
+    ...table(
+      Object.entries(COMMANDS).map(([name, { summary }]) => [name, summary] as const),
+      columns,
+    ),
     "",
     "Options:",
     ...table(
       Object.entries(OPTIONS).map(([name, { short, help }]) => [`-${short}, --${name}`, help]),
+      columns,
     ),
     "",
     "Exit codes: 0 success, 1 the code action or the tool failed, 2 wrong usage,",
@@ -174,7 +179,7 @@ function overview(): string {
     "  ipybox tools",
     "  ipybox run action.py",
     "",
-  ].join("\n");
+  ], columns);
 }
 
 /** Prints an error to stderr and returns the exit code for it. */

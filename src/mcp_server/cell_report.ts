@@ -13,7 +13,7 @@ import { readHostileBytes } from "../files/safe.ts";
 import type { OutputImage } from "../kernel/outputs.ts";
 import { isLowSurrogate } from "../kernel/text.ts";
 import { missingServer } from "../kernel/traceback.ts";
-import { type CellOutcome, type CellRun, shownActivity } from "./cell_run.ts";
+import type { CellOutcome, CellRun } from "./cell_run.ts";
 import { success } from "./failure.ts";
 import { type Artifact, type Artifacts, inlineImage } from "./images.ts";
 import type { CallToolResult, ContentBlock } from "./sdk.ts";
@@ -26,10 +26,7 @@ export interface ReportingSession {
 
 /** Reports that a cell is still running. */
 export function reportRunning(cell: CellRun): CallToolResult {
-  return success(
-    `Cell ${cell.id} still runs (${shownActivity(cell)}). Get its result with ` +
-      `wait_for_cell, cell "${cell.id}"`,
-  );
+  return success(`${cell.runningText}\nGet its result with wait_for_cell, cell "${cell.id}"`);
 }
 
 /** Reports the end of a cell, once: it may be waited for several times. */

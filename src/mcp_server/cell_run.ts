@@ -166,6 +166,17 @@ export class CellRun {
 
   /** Its current work, in one line. */
   get activity(): string {
+    return this.#step ?? (this.#lastLine || "Running");
+  }
+
+  /** That it is still running, with its current step or last output. */
+  get runningText(): string {
+    const activity = this.#step ?? (this.#lastLine && `Last output: ${this.#lastLine}`);
+    return `Cell ${this.id} is still running${activity && `. ${shownActivity({ activity })}`}`;
+  }
+
+  /** The current step, if it is another one than running the code. */
+  get #step(): string | undefined {
     const [before = this] = this.#queue.cells;
     if (before !== this) return `Waiting for another cell: ${before.activity}`;
     if (this.#waiting.length > 0) {
@@ -176,9 +187,12 @@ export class CellRun {
     const { running, servers } = this.calls;
     const starting = servers.find((server) => this.#executor.isStarting(server));
     if (starting !== undefined) return `MCP server "${starting}" is starting for ${running}`;
-    if (running !== "") return `Calling ${running}`;
-    const lines = this.#lastText.split(/[\r\n]+/).filter((line) => line.trim() !== "");
-    return lines.at(-1)?.trim() ?? "Running";
+    return running === "" ? undefined : `Calling ${running}`;
+  }
+
+  /** The last line of output that is not blank. */
+  get #lastLine(): string {
+    return this.#lastText.trimEnd().split(/[\r\n]/).at(-1)?.trim() ?? "";
   }
 
   /**

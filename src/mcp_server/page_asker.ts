@@ -2,6 +2,7 @@ import { settledWithin } from "../base/signals.ts";
 import { ElicitationRequest } from "../approval/questions.ts";
 import type { ApprovalCall, ApprovalRequest, ApprovalResponse } from "../approval/request.ts";
 import type { PersonRequest } from "../approval/wire.ts";
+import { LINK_MS } from "../approval/page/desk.ts";
 import { type ApprovalPage, PageLink } from "../approval/page/page.ts";
 import type { Logger } from "../base/log.ts";
 import { shellWord } from "../base/shell_word.ts";
@@ -46,7 +47,8 @@ export class PageAsker {
       const code = link.searchParams.get("code");
       log.info(
         `Approvals${owner}: ${link}\n` +
-          `  or ${page.address} with the code ${code} (once, within 5 minutes; for you only)`,
+          `  or ${page.address} with the code ${code} ` +
+          `(once, within ${LINK_MS / 60_000} minutes; for you only)`,
       );
     });
   }

@@ -22,14 +22,7 @@ import { bindsWorkspace } from "../place/placement.ts";
 import type { PythonEnvironment } from "../python/environment.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { ElicitationRounds } from "./approvals.ts";
-import {
-  type CellParts,
-  CellRun,
-  type CellRunOptions,
-  LOST,
-  type Patience,
-  shownActivity,
-} from "./cell_run.ts";
+import { type CellParts, CellRun, type CellRunOptions, LOST, type Patience } from "./cell_run.ts";
 import { type Artifact, Artifacts } from "./images.ts";
 import { SettingQuestions, type UnacceptedSetting } from "./setting_questions.ts";
 import type { PageAsker } from "./page_asker.ts";
@@ -264,8 +257,7 @@ export class Session implements AsyncDisposable {
       this.tasks.onNewCell();
       const busy = this.#parked.find((cell) => !cell.isOver && !this.tasks.has(cell));
       if (busy !== undefined) {
-        const why = `Not run: cell ${busy.id} is still running (${shownActivity(busy)}). ` +
-          "Call wait_for_cell with its ID first, or reset";
+        const why = `Not run: ${busy.runningText}\nCall wait_for_cell with its ID first, or reset`;
         throw new Error([...this.#news.splice(0), why].join("\n"));
       }
       const cell = this.#follow(parts, code, { timeoutMs, patience });

@@ -170,7 +170,7 @@ Deno.test("ipybox mcp gives tasks to clients that take them", async (t) => {
     assertEquals([soon.resultType, textOf(soon)], ["complete", "42"]);
     const left = await client.execute("import time; time.sleep(0.5)", { wait_seconds: 0.1 });
     assertEquals(left.resultType, "complete");
-    const [, cell] = /^Cell (\w+) still runs/.exec(textOf(left)) ?? [];
+    const [, cell] = /^Cell (\w+) is still running\n/.exec(textOf(left)) ?? [];
     await until("the cell has ended", async () => {
       const call = { name: "wait_for_cell", arguments: { cell } };
       return textOf(await client.get("tools/call", call)) === "";

@@ -245,16 +245,22 @@ Deno.test("ipybox mcp says to whoever starts it by hand what it waits for", asyn
   assertEquals(end.code, 0, end.output);
 });
 
-Deno.test("the help's options fit a narrow terminal", async () => {
+Deno.test("the help's options and paragraphs fit a narrow terminal", async () => {
   const { code, output } = await ipyboxAtTerminal(["run", "--help"], [], { columns: 50 });
 
   const lines = output.split(/\r?\n/);
   const options = lines.slice(lines.indexOf("Options:") + 1, lines.indexOf("  -h, --help"));
   assertEquals([code, options.slice(0, 2)], [0, [
     "  -c, --code CODE",
-    "      Run this code instead of a file",
+    "          Run this code instead of a file",
   ]]);
   assertEquals(options.filter((line) => line.length > 50), []);
+  const notes = lines.slice(lines.indexOf("  -h, --help"));
+  assertEquals(notes.slice(3, 6), [
+    "The code's stdout and stderr are passed through as",
+    "they are produced. ARGS are in sys.argv;",
+    "sys.exit(N) in the code sets the exit code.",
+  ]);
 });
 
 Deno.test("what is allowed always is not asked about in the next run", async () => {

@@ -26,7 +26,7 @@ export interface PageTimes {
   readonly graceMs?: number;
 }
 
-const LINK_MS = 5 * 60_000;
+export const LINK_MS = 5 * 60_000;
 const GRACE_MS = 5000;
 /**
  * The time limit for a page to load once its link is opened: the browser may have to start first.

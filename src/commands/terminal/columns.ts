@@ -15,6 +15,11 @@ export function outputColumns(io: { readonly stdoutIsTerminal: boolean }): numbe
   return io.stdoutIsTerminal ? terminalSize().columns : undefined;
 }
 
+/** The width of a help: the terminal's, up to the usual one. */
+export function helpColumns(io: { readonly stdoutIsTerminal: boolean }): number {
+  return Math.min(outputColumns(io) ?? USUAL_COLUMNS, USUAL_COLUMNS);
+}
+
 export { printable, terminalSize };
 
 /**

@@ -22,6 +22,9 @@ export interface HttpToken {
 /** The settings of an owner. */
 export type OwnerSettings = Omit<HttpToken, "token">;
 
+/** How many concurrent sessions a server has by default, for all tokens together. */
+export const DEFAULT_SESSIONS = 8;
+
 /** The owner of all requests if there are no tokens. */
 export const EVERYBODY = "everybody";
 

@@ -15,7 +15,7 @@ import { isInside } from "../../process/trusted_path.ts";
 import { PackageFolder } from "../../python/packages.ts";
 import { refuseUnfit } from "../../sandbox/workspace.ts";
 import { Session, type SessionOptions } from "../session.ts";
-import type { OwnerSettings } from "./bearer_tokens.ts";
+import { DEFAULT_SESSIONS, type OwnerSettings } from "./bearer_tokens.ts";
 import { basisOf, readyPython, type SessionBasisOptions, sessionServers } from "./session_basis.ts";
 import {
   durableSessions,
@@ -267,7 +267,7 @@ export class SessionPool implements AsyncDisposable {
 
   /** How many sessions an owner may have. Shares are equal, so that no owner can lock out the others. */
   shareOf(owner: string): number {
-    const { maxSessions = 8, owners } = this.#options;
+    const { maxSessions = DEFAULT_SESSIONS, owners } = this.#options;
     const own = owners.get(owner)?.maxSessions;
     if (own !== undefined) return own;
     const given = [...owners.values()].flatMap(({ maxSessions }) => maxSessions ?? []);
@@ -423,7 +423,7 @@ export class SessionPool implements AsyncDisposable {
 
   /** Counts one more session of an owner, if the limits allow it. */
   async #take(owner: string): Promise<void> {
-    const { maxSessions = 8 } = this.#options;
+    const { maxSessions = DEFAULT_SESSIONS } = this.#options;
     const share = this.shareOf(owner);
     const held = () => this.#held.get(owner) ?? 0;
     const isFull = () =>
