@@ -83,7 +83,7 @@ export interface ClassDefinition {
 }
 
 /** The `root` class of a result, an `alias` of a recursive or long type, or `values` that fields share. */
-export interface NamedType {
+interface NamedType {
   readonly kind: "root" | "alias" | "values";
   readonly name: string;
   readonly type: PyType;

@@ -7,7 +7,7 @@
 import type { FieldShape, ObservedResults, Shape } from "../json/shape.ts";
 import { ANY, NONE, type ObservedClass, type ObservedResult, type PyType } from "./model.ts";
 import { type ClassNames, singular } from "./names.ts";
-import { laidOut, literal } from "./python.ts";
+import { lineOf, literal } from "./python.ts";
 import { typeLayout, typeText } from "./value_types.ts";
 
 /** The type of observed results with its `TypedDict`s, whose names are taken from `names`. */
@@ -72,9 +72,7 @@ export function typedDicts({ classes }: ObservedResult): string {
     const lines = fields.map(({ wire, type, always }) => {
       const start = `${literal(wire)}: ${always ? "" : "NotRequired["}`;
       const end = always ? "," : "],";
-      return `        ${start}${
-        laidOut(typeLayout(type), 8 + start.length, 8, end.length)
-      }${end}\n`;
+      return `        ${lineOf(start, typeLayout(type), end, 8)}\n`;
     });
     return `${name} = TypedDict(\n    ${literal(name)},\n    {\n${lines.join("")}    },\n)\n`;
   }).join("\n");

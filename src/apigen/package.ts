@@ -233,7 +233,7 @@ export function declaresResult(definition: JsonObject): boolean {
 }
 
 /** The inputs of a generated package. */
-export interface PackageListing {
+interface PackageListing {
   readonly tools: readonly JsonObject[];
   readonly serverInfo?: unknown;
   readonly instructions: string;

@@ -8,7 +8,7 @@
 import { type AST, RegExpParser } from "@eslint-community/regexpp";
 
 /** A regular expression that Pydantic can apply. */
-export interface Pattern {
+interface Pattern {
   /** The expression in the engine's syntax. */
   readonly source: string;
   /** Whether the engine certainly compiles it: otherwise an import could fail. */

@@ -6,6 +6,9 @@
  */
 import { isArray, isObject, type Json, JsonNumber } from "./json.ts";
 
+/** The longest line, except for literals that cannot be broken. */
+const WIDTH = 100;
+
 /** Characters that end lines in some tools, are invisible, or reverse text in editors. */
 const UNSEEN =
   /[\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
@@ -36,11 +39,12 @@ export function quoted(value: Json): string {
 }
 
 /** A docstring. */
-export function docstring(text: string, indent: number, width: number): string {
+export function docstring(text: string, indent = 0): string {
   const safe = normalized(text).replaceAll("\\", "\\\\").replace(UNSEEN_IN_DOC, escaped);
   const pad = " ".repeat(indent);
+  const width = WIDTH - indent;
   // The first line shares its row with three quotes, a single line with all six.
-  const body = protectQuotes(wrap(safe || ".", width - indent - 6, width - indent).join("\n"));
+  const body = protectQuotes(wrap(safe || ".", width - 6, width).join("\n"));
   if (!body.includes("\n")) return `"""${body}"""`;
   return `"""${body.replaceAll(/\n(?=[^\n])/g, `\n${pad}`)}\n${pad}"""`;
 }
@@ -58,6 +62,11 @@ function dedented(text: string): string {
     .map((line) => line.length - line.trimStart().length);
   const least = indents.reduce((low, indent) => Math.min(low, indent), Infinity);
   return least === Infinity ? text : [first, ...others.map((line) => line.slice(least))].join("\n");
+}
+
+/** Text with spaces in place of its line breaks. */
+export function oneLine(text: string): string {
+  return text.replaceAll(/\s+/g, " ").trim();
 }
 
 function escaped(char: string): string {
@@ -110,9 +119,6 @@ export type Layout =
   }
   | { readonly kind: "union"; readonly members: readonly Layout[] };
 
-/** The longest line, except for literals that cannot be broken. */
-export const WIDTH = 100;
-
 /** Bracketed code that can break after each part. */
 export function breakable(open: string, parts: readonly Layout[], close: string): Layout {
   return { kind: "brackets", open, parts, close };
@@ -140,6 +146,16 @@ export function laidOut(layout: Layout, column: number, indent: number, after = 
   }
   const parts = layout.parts.map((part) => pad + partOf(part, inner) + ",");
   return `${layout.open}${parts.join("")}\n${" ".repeat(indent)}${layout.close}`;
+}
+
+/** Code between two texts on one line, broken into lines where it is too long. */
+export function lineOf(start: string, layout: Layout, end = "", indent = 0): string {
+  return start + laidOut(layout, indent + start.length, indent, end.length) + end;
+}
+
+/** A class. What follows the first line of a part of its body is indented already. */
+export function classText(head: string, body: readonly string[], empty = "..."): string {
+  return `class ${head}:\n    ${body.length === 0 ? empty : body.join("\n    ")}`;
 }
 
 /** Parts, as many on each line as fit. */

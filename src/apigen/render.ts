@@ -4,8 +4,8 @@
  * @module
  */
 import { type ObservedResults, resultsToJson } from "../json/shape.ts";
-import { asset, type AssetPath } from "../assets/mod.ts";
-import { breakable, docstring, laidOut, literal, WIDTH } from "./python.ts";
+import { asset } from "../assets/mod.ts";
+import { breakable, classText, docstring, laidOut, lineOf, literal, oneLine } from "./python.ts";
 import {
   annotated,
   type ClassDefinition,
@@ -30,11 +30,11 @@ export function renderModule(model: ModuleModel): string {
     part.kind === "alias" ? [typeText(part.type)] : []
   );
   const text = fill("module", {
-    DOCSTRING: docstring(header(model), 0, WIDTH),
+    DOCSTRING: docstring(header(model)),
     IMPORTS: importLines(["tool invoke", returns, definitions, observed, ...aliased].join(" ")),
     DEFINITIONS: definitions,
     RETURNS: returns,
-    RUN_DOCSTRING: docstring(model.description || model.title || model.tool, 4, WIDTH),
+    RUN_DOCSTRING: docstring(model.description || model.title || model.tool, 4),
     CALL: laidOut(
       breakable("invoke(", ["CLIENT", literal(model.tool), "params", ...CLASS[model.returns]], ")"),
       4 + "return ".length,
@@ -55,7 +55,6 @@ function renderObserved({ tool }: ModuleModel, observed: ObservedResult): string
         `${observedIn(observed)}, not declared by the server: nothing is checked against it, and ` +
         "other results may differ. A result that is not JSON raises `MismatchedResultError`.",
       4,
-      WIDTH,
     ),
     CALL: laidOut(breakable("invoke_json(", ["CLIENT", literal(tool), "params"], ")"), 19, 4),
   });
@@ -63,16 +62,15 @@ function renderObserved({ tool }: ModuleModel, observed: ObservedResult): string
 
 /** Definitions after the imports: assignments follow directly, classes after two blank lines. */
 function renderDefinitionsOf({ definitions, rebuild }: ModuleModel): string {
-  const blocks: string[] = [];
-  const values = definitions.filter(({ kind }) => kind === "values").map(renderDefinition);
-  if (values.length > 0) blocks.push(values.join(""));
+  const values = definitions.filter(({ kind }) => kind === "values");
   const others = definitions.filter(({ kind }) => kind !== "values");
-  blocks.push(
+  const blocks = [
+    ...(values.length === 0 ? [] : [values.map(renderDefinition).join("\n")]),
     ...others.map(renderDefinition),
-    ...rebuild.map((name) => `${name}.model_rebuild()\n`),
-  );
+    ...rebuild.map((name) => `${name}.model_rebuild()`),
+  ];
   const startsWithClass = values.length === 0 && others[0]?.kind !== "alias";
-  return (startsWithClass ? "\n" : "") + blocks.join("\n\n").trimEnd();
+  return (startsWithClass ? "\n" : "") + blocks.join("\n\n\n");
 }
 
 const CLASS: Readonly<Record<ModuleModel["returns"], readonly string[]>> = {
@@ -93,48 +91,37 @@ function header(model: ModuleModel): string {
   return lines.join("\n");
 }
 
-function oneLine(text: string): string {
-  return text.replaceAll(/\s+/g, " ").trim();
-}
-
 function renderDefinition(definition: Definition): string {
+  const { name } = definition;
   switch (definition.kind) {
     case "class":
       return renderClass(definition);
-    case "root":
-      return fill("class", {
-        NAME: definition.name,
-        BASE: laidOut(breakable("ResultRoot[", [typeLayout(definition.type)], "]"), 14, 0, 2),
-        BODY: "pass",
-      });
-    case "values": {
-      const type = laidOut(typeLayout(definition.type), definition.name.length + 3, 0);
-      return fill("values", { NAME: definition.name, TYPE: type });
+    case "root": {
+      const base = breakable("ResultRoot[", [typeLayout(definition.type)], "]");
+      return classText(`${name}(${laidOut(base, 14, 0, 2)})`, [], "pass");
     }
+    case "values":
+      return lineOf(`${name} = `, typeLayout(definition.type));
     case "alias":
-      return fill("alias", {
-        NAME: definition.name,
-        NAME_TEXT: literal(definition.name),
-        TYPE_TEXT: literal(typeText(definition.type)),
-      });
+      return `${name} = TypeAliasType(${literal(name)}, ${literal(typeText(definition.type))})`;
   }
 }
 
 function renderClass(definition: ClassDefinition): string {
   const body: string[] = [];
   if (definition.description.trim() !== "") {
-    body.push(docstring(definition.description, 4, WIDTH) + "\n");
+    body.push(docstring(definition.description, 4) + "\n");
   }
   body.push(...definition.fields.map(renderField));
-  if (definition.extra !== undefined) body.push(renderExtra(definition.extra));
+  if (definition.extra !== undefined) {
+    const type = typeLayout({ kind: "dict", value: definition.extra });
+    body.push(lineOf("__pydantic_extra__: ", type, " = Field(init=False)", 4));
+  }
   if (definition.schema !== undefined) {
     body.push(`_schema: ClassVar[str] = ${brokenText(definition.schema)}`);
   }
-  return fill("class", {
-    NAME: definition.name,
-    BASE: definition.base + (definition.closed ? ', extra="forbid"' : ""),
-    BODY: body.length === 0 ? "pass" : body.join("\n    ").trimEnd(),
-  });
+  const base = definition.base + (definition.closed ? ', extra="forbid"' : "");
+  return classText(`${definition.name}(${base})`, body, "pass").trimEnd();
 }
 
 /** A long string as literals on several lines, which Python concatenates. */
@@ -149,28 +136,15 @@ function renderField(field: Field): string {
   const type = field.name === field.wire ? field.type : withAlias(field.type, field.wire);
   const value = literal(field.default ?? null);
   const preset = field.required ? "" : ` = ${field.sent ? `sent(${value})` : value}`;
-  const start = `${field.name}: `;
-  const line = start + laidOut(typeLayout(type), 4 + start.length, 4, preset.length) + preset;
+  const line = lineOf(`${field.name}: `, typeLayout(type), preset, 4);
   if (field.description.trim() === "") return line;
-  return `${line}\n    ${docstring(field.description, 4, WIDTH)}`;
+  return `${line}\n    ${docstring(field.description, 4)}`;
 }
 
 /** Puts the alias into `Annotated`, so that type checkers use the Python name as the keyword. */
 function withAlias(type: PyType, wire: string): PyType {
-  if (type.kind === "annotated") {
-    return annotated(type.base, [
-      ...type.constraints,
-      { kind: "field", arguments: [["alias", wire]] },
-    ]);
-  }
-  return annotated(type, [{ kind: "field", arguments: [["alias", wire]] }]);
-}
-
-function renderExtra(type: PyType): string {
-  const start = "__pydantic_extra__: ";
-  const end = " = Field(init=False)";
-  const annotation = typeLayout({ kind: "dict", value: type });
-  return `${start}${laidOut(annotation, 4 + start.length, 4, end.length)}${end}`;
+  const { base, constraints } = type.kind === "annotated" ? type : { base: type, constraints: [] };
+  return annotated(base, [...constraints, { kind: "field", arguments: [["alias", wire]] }]);
 }
 
 /** The content of a server's package. */
@@ -192,21 +166,15 @@ export function renderPackage(model: PackageModel): string {
   if (tools.length > 0) lines.push("", "Tools:", ...tools);
   const modules = new Set(model.modules.map(({ module }) => module));
   const names = [
-    ...[...modules].sort().map((module) => importOf(`${module} as ${module}`)),
+    ...[...modules].sort().map((module) => importLine(".", [`${module} as ${module}`], "    ")),
     ...["prompts", "resources"].filter((name) => !modules.has(name))
       .map((name) => `${name} = CLIENT.${name}`),
   ];
   return fill("package", {
-    DOCSTRING: docstring(lines.join("\n"), 0, WIDTH),
+    DOCSTRING: docstring(lines.join("\n")),
     SERVER_NAME: literal(model.server),
     NAMES: names.join("\n    "),
   });
-}
-
-/** An import, as import sorters format it. */
-function importOf(name: string): string {
-  const line = `from . import ${name}`;
-  return 4 + line.length <= 88 ? line : `from . import (\n        ${name},\n    )`;
 }
 
 /** The text of a package's `observed.json`, a line for each tool. */
@@ -219,51 +187,33 @@ export function renderResults(results: Iterable<readonly [string, ObservedResult
 
 // Fills the templates in `templates/package/`: Python with names as placeholders.
 
-/** A template of the package's files. */
-type TemplateName = Extract<AssetPath, `package/${string}`> extends `package/${infer Name}.py`
-  ? Name
-  : never;
-
-/** Alternating text and names of placeholders. */
-type Parts = readonly string[];
-
-const parsed = new Map<TemplateName, Parts>();
+const PLACEHOLDER = /__([A-Z]+(?:_[A-Z]+)*)__/g;
+/** The templates as text and placeholders in turn. */
+const parsed = new Map<string, readonly string[]>();
 
 /** Fills a template. Placeholders in values are not replaced. */
-function fill(name: TemplateName, values: Readonly<Record<string, string>>): string {
-  const parts = parsed.getOrInsertComputed(name, parse);
-  const used = new Set<string>();
-  let text = "";
-  parts.forEach((part, index) => {
-    if (index % 2 === 0) {
-      text += part;
-      return;
-    }
-    const value = values[part];
-    if (value === undefined) {
-      throw new TypeError(`Template ${name}: no value for the placeholder ${part}`);
-    }
-    used.add(part);
-    text += value;
-  });
-  const unused = Object.keys(values).find((key) => !used.has(key));
-  if (unused !== undefined) {
-    throw new TypeError(`Template ${name}: no placeholder for the value ${unused}`);
-  }
-  return text;
-}
-
-function parse(name: TemplateName): Parts {
-  return asset(`package/${name}.py`).split(/__([A-Z]+(?:_[A-Z]+)*)__/);
+function fill(
+  name: "module" | "observed" | "package",
+  values: Readonly<Record<string, string>>,
+): string {
+  const parts = parsed.getOrInsertComputed(
+    name,
+    () => asset(`package/${name}.py`).split(PLACEHOLDER),
+  );
+  return parts.map((part, at) => {
+    const value = at % 2 === 0 ? part : values[part];
+    if (value !== undefined) return value;
+    throw new TypeError(`Template ${name}: no value for the placeholder ${part}`);
+  }).join("");
 }
 
 // The imports that a generated module needs.
 
-const SOURCES: ReadonlyMap<string, readonly string[]> = new Map([
-  ["typing", ["Annotated", "Any", "ClassVar", "Literal"]],
-  ["pydantic", ["Field"]],
-  ["typing_extensions", ["NotRequired", "TypeAliasType", "TypedDict"]],
-  ["ipybox_runtime.models", [
+/** Names with their source, in groups that blank lines separate. */
+const GROUPS: readonly (readonly [source: string, names: readonly string[]][])[] = [
+  [["typing", ["Annotated", "Any", "ClassVar", "Literal"]]],
+  [["pydantic", ["Field"]], ["typing_extensions", ["NotRequired", "TypeAliasType", "TypedDict"]]],
+  [["ipybox_runtime.models", [
     "Bool",
     "CheckedModel",
     "InputModel",
@@ -285,11 +235,8 @@ const SOURCES: ReadonlyMap<string, readonly string[]> = new Map([
     "sent",
     "tool",
     "unique",
-  ]],
-]);
-
-/** Import groups, separated by blank lines. */
-const GROUPS = [["typing"], ["pydantic", "typing_extensions"], ["ipybox_runtime.models"]];
+  ]]],
+];
 
 /** A docstring or another string. */
 const STRING = /"""(?:"{0,2}(?:[^"\\]|\\[^]))*(?:""")?|"(?:[^"\\]|\\.)*"?/g;
@@ -300,18 +247,19 @@ const NAME = /\p{XID_Continue}+[=:]?/gu;
 function importLines(code: string): string {
   const used = new Set<string>(code.replaceAll(STRING, "").match(NAME));
   const groups = GROUPS.map((sources) =>
-    sources.map((source) => {
-      const names = SOURCES.get(source)?.filter((name) => used.has(name)) ?? [];
-      return names.length === 0 ? "" : importLine(source, names);
+    sources.map(([source, all]) => {
+      const names = all.filter((name) => used.has(name));
+      return names.length === 0 ? "" : `${importLine(source, names)}\n`;
     }).join("")
   );
   return groups.filter((group) => group !== "").join("\n").trimEnd();
 }
 
-function importLine(source: string, names: readonly string[]): string {
+/** An import, as import sorters format it. */
+function importLine(source: string, names: readonly string[], indent = ""): string {
   const start = `from ${source} import `;
   const line = start + names.join(", ");
   // The line length of import sorters, which may differ from that of other lines.
-  if (line.length <= 88) return `${line}\n`;
-  return `${start}(\n${names.map((name) => `    ${name},\n`).join("")})\n`;
+  if (indent.length + line.length <= 88) return line;
+  return `${start}(\n${names.map((name) => `${indent}    ${name},\n`).join("")}${indent})`;
 }

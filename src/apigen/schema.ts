@@ -13,7 +13,7 @@ export type JsonType = "null" | "boolean" | "integer" | "number" | "string" | "a
 export type Schema = boolean | SchemaNode;
 
 /** A `$ref`. */
-export interface Reference {
+interface Reference {
   /** The name of the target, if it is a definition. */
   readonly name: string | undefined;
   /** The target; `undefined` if it is not in the document. Nothing is ever fetched. */

@@ -18,7 +18,7 @@ import {
   type PyType,
 } from "./model.ts";
 import { observedIn } from "./observed.ts";
-import { breakable, laidOut, type Layout, literal } from "./python.ts";
+import { breakable, classText, laidOut, type Layout, literal, oneLine } from "./python.ts";
 import { plain, typeText } from "./value_types.ts";
 
 /** How many characters of nested classes a signature shows. */
@@ -35,11 +35,12 @@ export function signatureOf(
   results?: ObservedResults,
 ): string {
   const model = modelOf(origin, definition, results);
-  const head = `${model.module}.run(${argumentsOf(model).join(", ")}) -> ${resultOf(model)}`;
+  const list = parametersOf(model, parameter, "**others").join(", ");
+  const head = `${model.module}.run(${list}) -> ${resultOf(model)}`;
   const nested: string[] = [];
   let room = MAX_NESTED;
   for (const shown of resultClasses(model).filter(({ name }) => name !== "Result")) {
-    const line = `  ${shown.name}(${shown.fields.map(resultField).join(", ")})`;
+    const line = `  ${shown.name}(${shown.fields.map(fieldText).join(", ")})`;
     room -= line.length;
     if (room < 0) break;
     nested.push(line);
@@ -81,48 +82,39 @@ export function stubOf(
   results?: ObservedResults,
 ): string {
   const model = modelOf(origin, definition, results);
-  const params = classNamed(model, "Params");
-  const fields = params?.fields ?? [];
-  const open = params?.extra === undefined ? [] : ["    **others,"];
-  const lines = [
-    ...fields.map((field) => `    ${described(argument(field), ",", field)}`),
-    ...open,
-  ];
+  const written = (field: Field) => described(parameter(field), ",", field);
+  const lines = parametersOf(model, written, "**others,");
+  const list = lines.length === 0 ? "" : `\n    ${lines.join("\n    ")}\n`;
   const result = model.returns === "result" ? "Result" : "str";
-  const head = lines.length === 0
-    ? `${model.module}.run() -> ${result}`
-    : `${model.module}.run(\n${lines.join("\n")}\n) -> ${result}`;
-  const others = model.definitions.flatMap((part) =>
-    part.name === "Params" ? [] : [stubOfDefinition(part)]
-  );
-  return [head, ...others, ...observedLines(model, Infinity)].join("\n");
+  const others = model.definitions.filter(({ name }) => name !== "Params").map(stubOfDefinition);
+  return [
+    `${model.module}.run(${list}) -> ${result}`,
+    ...others,
+    ...observedLines(model, Infinity),
+  ].join("\n");
 }
 
 function stubOfDefinition(definition: Definition): string {
-  switch (definition.kind) {
-    case "class": {
-      const fields = definition.fields.map((field) => described(resultField(field), "", field));
-      const body = fields.length === 0 ? ["..."] : fields;
-      return `class ${definition.name}:\n${body.map((line) => `    ${line}`).join("\n")}`;
-    }
-    case "root":
-    case "alias":
-    case "values":
-      return `${definition.name} = ${typeText(plain(definition.type))}`;
-  }
+  const { name } = definition;
+  if (definition.kind !== "class") return `${name} = ${typeText(plain(definition.type))}`;
+  const body = definition.fields.map((field) => described(fieldText(field), "", field));
+  return classText(name, body);
 }
 
-function argumentsOf(model: ModuleModel): string[] {
-  const params = classNamed(model, "Params");
-  const fields = (params?.fields ?? []).map(argument);
-  return params?.extra === undefined ? fields : [...fields, "**others"];
+function parametersOf(
+  model: ModuleModel,
+  written: (field: Field) => string,
+  others: string,
+): string[] {
+  const { fields = [], extra } = classNamed(model, "Params") ?? {};
+  return [...fields.map(written), ...(extra === undefined ? [] : [others])];
 }
 
 /** The return type, with the fields of an object. */
 function resultOf(model: ModuleModel): string {
   if (model.returns !== "result") return "str";
   const result = model.definitions.find(({ name }) => name === "Result");
-  if (result?.kind === "class") return `Result(${result.fields.map(resultField).join(", ")})`;
+  if (result?.kind === "class") return `Result(${result.fields.map(fieldText).join(", ")})`;
   return result?.kind === "root" ? `Result[${typeText(plain(result.type))}]` : "Result";
 }
 
@@ -132,13 +124,13 @@ function resultClasses({ definitions }: ModuleModel): ClassDefinition[] {
   return definitions.slice(params + 1).filter((part) => part.kind === "class");
 }
 
-function resultField({ name, type }: Field): string {
+function fieldText({ name, type }: Field): string {
   return `${name}: ${typeText(plain(type))}`;
 }
 
 /** A line with a comment: its description and constraints. */
 function described(line: string, end: string, { type, description }: Field): string {
-  const words = description.replaceAll(/\s+/g, " ").trim();
+  const words = oneLine(description);
   const short = words.length <= MAX_DESCRIPTION
     ? words
     : `${words.slice(0, MAX_DESCRIPTION).toWellFormed().trimEnd()} …`;
@@ -180,9 +172,9 @@ const LIMITS: Readonly<Record<string, string>> = {
   pattern: "matches",
 };
 
-function argument({ name, type, required, default: preset }: Field): string {
-  const text = `${name}: ${typeText(plain(type))}`;
-  return required ? text : `${text} = ${literal(preset ?? null)}`;
+function parameter(field: Field): string {
+  const text = fieldText(field);
+  return field.required ? text : `${text} = ${literal(field.default ?? null)}`;
 }
 
 // Example calls, with the required arguments.

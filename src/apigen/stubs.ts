@@ -20,7 +20,7 @@ import {
 import { modelOf } from "./module_builder.ts";
 import { KEYWORDS } from "./names.ts";
 import type { PackageTool } from "./package.ts";
-import { joined, literal } from "./python.ts";
+import { classText, joined, literal } from "./python.ts";
 import { oneOfBase, plain, typeText } from "./value_types.ts";
 
 /** The names of a tool that the checker's messages can contain. */
@@ -50,7 +50,7 @@ interface StubbedField {
 const MAX_REPEATED = 1000;
 
 /** A module's stub and its names. */
-export interface Stub {
+interface Stub {
   readonly text: string;
   readonly tool: StubbedTool;
 }
@@ -117,7 +117,6 @@ class ModuleStub {
   text(): string {
     const { definitions, returns, observed } = this.#model;
     const prefix = this.#prefix.toLowerCase();
-    const run = `${prefix}run`;
     const result = returns === "result" ? `${this.#prefix}Result` : "ToolText";
     // Observed results are not reliable: code that expects other ones may be right.
     const functions = new Map([
@@ -125,11 +124,8 @@ class ModuleStub {
       ...observed === undefined ? [] : [["run_json", "Any"] as const],
     ]);
     const keywords = this.#keywords(classNamed(this.#model, "Params"));
-    const names = this.#functions();
-    const members = [
-      ...names.map((name) => [name, `staticmethod(${prefix}${name})`]),
-      ...definitions.map(({ name }) => [name, this.#prefix + name]),
-    ];
+    const own = this.#functions().map((name) => [name, prefix + name]);
+    const classes = definitions.map(({ name }) => `${name} = ${this.#prefix}${name}`);
     return [
       "from typing import Any, Literal, Required, TypedDict",
       "from ipybox_runtime.models import (",
@@ -142,12 +138,14 @@ class ModuleStub {
         `def ${prefix}${name}(${keywords}) -> ${result}: ...`,
         `async def ${prefix}${name}_async(${keywords}) -> ${result}: ...`,
       ]),
-      ...names.map((name) => `${name} = ${prefix}${name}`),
-      ...definitions.map(({ name }) => `${name} = ${this.#prefix}${name}`),
-      `class ${this.#prefix}Tool:`,
-      "    CLIENT: Any",
-      `    __call__ = staticmethod(${run})`,
-      ...members.map(([name, value]) => `    ${name} = ${value}`),
+      ...own.map(([name, text]) => `${name} = ${text}`),
+      ...classes,
+      classText(`${this.#prefix}Tool`, [
+        "CLIENT: Any",
+        `__call__ = staticmethod(${prefix}run)`,
+        ...own.map(([name, text]) => `${name} = staticmethod(${text})`),
+        ...classes,
+      ]),
     ].join("\n") + "\n";
   }
 
@@ -171,26 +169,22 @@ class ModuleStub {
     if (base === "ResultValue") return this.#value(name, fields);
     const isInput = isInputClass(definition);
     const lines = fields.map((field) => `${field.name}: ${this.#optional(field)}`);
-    if (isInput) {
-      lines.push(`def __init__(self, ${this.#keywords(definition)}) -> None: ...`);
-    }
-    const head = `class ${name}(${isInput ? "InputModel" : base}):`;
-    const dictionary = isInput && this.#isKeyed(definition) ? [this.#dictionary(definition)] : [];
-    return [head, ...lines.map((line) => `    ${line}`), "    ...", ...dictionary].join("\n");
+    if (isInput) lines.push(`def __init__(self, ${this.#keywords(definition)}) -> None: ...`);
+    const text = classText(`${name}(${isInput ? "InputModel" : base})`, [...lines, "..."]);
+    return isInput && this.#isKeyed(definition) ? `${text}\n${this.#dictionary(definition)}` : text;
   }
 
   /** The type of dictionaries that stand for an object. A key can be the name in Python or in JSON. */
   #dictionary({ name, fields }: ClassDefinition): string {
     const names = new Set(fields.map((field) => field.wire));
-    const keys = fields.flatMap((field) => {
+    const items = fields.flatMap((field) => {
       const type = this.#optional(field, true);
       const isEither = field.name !== field.wire && !names.has(field.name);
-      const key = [literal(field.wire), field.required && !isEither ? `Required[${type}]` : type];
-      return isEither ? [key, [literal(field.name), type]] : [key];
+      if (isEither) return [`${literal(field.wire)}: ${type}`, `${literal(field.name)}: ${type}`];
+      return [`${literal(field.wire)}: ${field.required ? `Required[${type}]` : type}`];
     });
-    const items = keys.map(([key, type]) => `${key}: ${type}`).join(", ");
-    const text = literal(`${this.#prefix}${name}__dict`);
-    return `${this.#prefix}${name}__dict = TypedDict(${text}, {${items}}, total=False)`;
+    const own = `${this.#prefix}${name}__dict`;
+    return `${own} = TypedDict(${literal(own)}, {${items.join(", ")}}, total=False)`;
   }
 
   /** Whether the keys of dictionaries that stand for an object are checked. */
@@ -205,12 +199,10 @@ class ModuleStub {
       : membersOf(field.type).map((type) => this.#baseOf(type));
     const isKnown = field !== undefined && bases.every((base) => base !== undefined);
     if (!isKnown) return `${name} = ResultValue`;
-    const parts = bases.map((base, at) => [
-      `class ${name}__${at}(KnownValue, ${base}):`,
-      `    ${field.name}: ${this.#type(field.type)}`,
-    ]);
-    const names = parts.map((_, at) => `${name}__${at}`);
-    return [...parts.flat(), `${name} = ${names.join(" | ")}`].join("\n");
+    const line = `${field.name}: ${this.#type(field.type)}`;
+    const names = bases.map((_, at) => `${name}__${at}`);
+    const parts = bases.map((base, at) => classText(`${names[at]}(KnownValue, ${base})`, [line]));
+    return [...parts, `${name} = ${names.join(" | ")}`].join("\n");
   }
 
   /** The class of all values of a type, if there is a single one. */

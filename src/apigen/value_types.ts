@@ -200,8 +200,10 @@ export function typeLayout(type: PyType): Layout {
       return type.name;
     case "literal":
       return breakable("Literal[", type.values.map(literal), "]");
-    case "oneOf":
-      return breakable("Annotated[", [oneOfBase(type.values), call("one_of", type.values)], "]");
+    case "oneOf": {
+      const check = breakable("one_of(", type.values.map(literal), ")");
+      return breakable("Annotated[", [oneOfBase(type.values), check], "]");
+    }
     case "list":
       return breakable("list[", [typeLayout(type.item)], "]");
     case "dict":
@@ -231,10 +233,6 @@ function hasLiteralBase(values: Values): boolean {
 /** The type of enumerated values, without the check of `one_of`. */
 export function oneOfBase(values: Values): Layout {
   return hasLiteralBase(values) ? breakable("Literal[", values.map(literal), "]") : "Any";
-}
-
-function call(name: string, values: Values): Layout {
-  return breakable(`${name}(`, values.map(literal), ")");
 }
 
 function constraintLayout(constraint: Constraint): Layout {

@@ -1,3 +1,4 @@
+import { visibleLine } from "../base/terminal.ts";
 import {
   checkForm,
   type ElicitationAnswer,
@@ -177,7 +178,7 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
   override toString(): string {
     const { question } = this;
     const text = question.kind === "url" ? `${question.message} ${question.url}` : question.message;
-    return `${this.serverName} asks: '${text.replace(UNPRINTABLE, " ").trim()}'`;
+    return `${this.serverName} asks: '${visibleLine(text)}'`;
   }
 
   #answer(answer: ElicitationAnswer, by: QuestionEnd["by"]): boolean {
@@ -195,9 +196,6 @@ export function declined(
   const answer = { action: "decline" } as const;
   return { answer, end: { ...answer, by, reason } };
 }
-
-/** Characters that are invisible, move the cursor or change the direction. */
-const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]+/gu;
 
 /** The most open questions of one server: more would overwhelm a person. */
 const MAX_OPEN = 10;

@@ -1,7 +1,7 @@
 import { LONGEST_TIMER_MS } from "./signals.ts";
 
 /** Something for which code may be waiting, such as a person. */
-export interface Waiting {
+interface Waiting {
   /** How many requests are waiting. */
   readonly pending: number;
   /** Calls back with that number whenever it changes, until disposed. */

@@ -53,9 +53,9 @@ async function passOn(from: ByteStream, to: ByteStream): Promise<void> {
 }
 
 /** The size of one read while much arrives. */
-const CHUNK = 1 << 16;
+export const CHUNK = 1 << 16;
 /** The size of the others: very many connections may wait. Copying less is cheaper than a new buffer. */
-const SMALL = 1 << 13;
+export const SMALL = 1 << 13;
 
 /** A TCP or Unix connection as a byte stream, which owns it. */
 export class SocketStream implements ByteStream {

@@ -1,5 +1,5 @@
 /**
- * The terminal's size, and wrapping text to it.
+ * The terminal's size, and text for it.
  *
  * @module
  */
@@ -12,6 +12,11 @@ export function terminalSize(): { readonly columns: number; readonly rows: numbe
   } catch {
     return { columns: 80, rows: 24 }; // not a terminal
   }
+}
+
+/** A text without characters that are invisible, move the cursor or change the direction. */
+export function visibleLine(text: string): string {
+  return text.replace(/[\p{C}\p{Zl}\p{Zp}]+/gu, " ").trim();
 }
 
 /** Wraps text into rows, between words if possible. */

@@ -89,7 +89,7 @@ interface CallsOptions extends ServersOptions {
 }
 
 /** Options of {@linkcode Calls.approve}. */
-export interface ApproveOptions extends Pick<DecideOptions, "signal" | "check"> {
+interface ApproveOptions extends Pick<DecideOptions, "signal" | "check"> {
   /** The call for the audit log, if its arguments may be secret. */
   readonly noted?: ApprovalCall;
   /** The call's entry in the journal of a durable session. */

@@ -1,5 +1,5 @@
 import { ApprovalPage } from "../approval/page/page.ts";
-import { type CallEnd, PageDesk, type PageTimes, type PersonDesks } from "../approval/page/desk.ts";
+import { type CallEnd, PageDesk, type PersonDesks } from "../approval/page/desk.ts";
 import { settledWithin } from "../base/signals.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { HttpServer } from "../base/http_server.ts";
@@ -35,16 +35,16 @@ export interface ToolServerOptions extends ToolRunnerOptions {
 }
 
 /** Options that an executor adds. */
-export interface OwnServerOptions extends ToolServerOptions, OwnRunnerOptions {
+export interface OwnServerOptions
+  extends
+    ToolServerOptions,
+    OwnRunnerOptions,
+    Pick<PersonDesks, "elsewhere" | "graceMs" | "linkMs"> {
   /**
    * The journal of a durable session, which makes sure that each call is made only once, however often
    * the kernel asks for it. Disposing the tool server leaves the session running and the journal open.
    */
   journal?: CallJournal;
-  /** Finds calls that wait in other sessions. Pages list them, too. */
-  elsewhere?: PersonDesks["elsewhere"];
-  /** Time limits of the approval page. */
-  pageTimes?: PageTimes;
 }
 
 /** The address and the token of a door of a {@linkcode ToolServer}. */
@@ -120,16 +120,15 @@ export class ToolServer implements AsyncDisposable {
     await using stack = new AsyncDisposableStack();
     const runner = await ToolRunner.start({ ...options, log });
     const own: OwnServerOptions = options;
-    const { workspace, pageTimes, elsewhere, journal, kernelToken } = own;
+    const { workspace, elsewhere, graceMs, linkMs, journal, kernelToken } = own;
     const { channel, elicitations } = runner;
     const desk = stack.use(
       new PageDesk({
         channel,
         elicitations,
-        workspace,
-        elsewhere,
+        ...{ workspace, elsewhere, graceMs, linkMs },
         followEnds: (follower) => followEnds(runner, follower),
-      }, pageTimes),
+      }),
     );
     const page = new ApprovalPage(desk, () => applicationDoor.url);
     const common = { runner, maxBodyBytes, log };

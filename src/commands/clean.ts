@@ -1,7 +1,12 @@
 import { type Abandoned, abandonedIn, discardAbandoned } from "../files/workspace_folders.ts";
 import { statesFolder } from "../files/workspace_state.ts";
 import { folderUsage } from "../files/folder_usage.ts";
-import { forEachOldSession, KEPT_DAYS, removeSession } from "../mcp_server/http/session_folders.ts";
+import {
+  DAY_MS,
+  forEachOldSession,
+  KEPT_DAYS,
+  removeSession,
+} from "../mcp_server/http/session_folders.ts";
 import { forEachAbandoned, ownRunFolders, removeHeld } from "../files/private_folder.ts";
 import { isPlainFolder } from "../files/safe.ts";
 import { PackageFolder } from "../python/packages.ts";
@@ -41,8 +46,6 @@ interface Leftover {
   readonly content: string;
   readonly bytes: number;
 }
-
-const DAY_MS = 86_400_000;
 
 async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const workspace = await workspaceOf(parsed);

@@ -8,7 +8,7 @@ import {
 } from "./command.ts";
 
 /** The words that can come next on a command line. */
-export interface Completions {
+interface Completions {
   readonly words: readonly string[];
   /** Whether files or folders can, too. */
   readonly paths: "files" | "folders" | "none";

@@ -46,11 +46,6 @@ export const KERNEL: Readonly<Record<string, OptionSpec>> = {
     value: "FILE",
     help: "Settings added to the sandbox's own, such as allowed domains",
   },
-  device: {
-    value: "NAME",
-    many: true,
-    help: "Let code use devices: nvidia, amd, intel, or a path in /dev",
-  },
   python: {
     value: "PATH",
     help: "The Python that runs the code (default: the one `ipybox setup` built)",
@@ -79,6 +74,11 @@ const CHECK_MODES = ["block", "warn", "off"] as const;
 /** The same for commands that run the user's code in a workspace. */
 export const SESSION: Readonly<Record<string, OptionSpec>> = {
   ...EXECUTOR,
+  device: {
+    value: "NAME",
+    many: true,
+    help: "Let code use devices: nvidia, amd, intel, or a path in /dev",
+  },
   check: {
     value: "MODE",
     choices: CHECK_MODES,
@@ -221,7 +221,7 @@ function isForMany(placement: Placement): boolean {
 }
 
 /** Options that only apply to this machine. */
-const LOCAL = ["sandbox-config", "device", "project", "share-workspace"] as const;
+const LOCAL = ["sandbox-config", "device", "project"] as const;
 
 async function readPlacement(
   where: string,

@@ -35,8 +35,6 @@ import { workspaceSettings } from "./mcp_settings.ts";
 import { workspaceOf } from "./shared.ts";
 import { readTokenFile } from "./token_file.ts";
 
-const SHARES = ["read-only"] as const;
-
 /** Options that need `--http`. */
 const HTTP_ONLY: Readonly<Record<string, OptionSpec>> = {
   host: { value: "HOST", help: "With --http, the address to listen on (default: 127.0.0.1)" },
@@ -71,12 +69,6 @@ const HTTP_ONLY: Readonly<Record<string, OptionSpec>> = {
   durable: {
     help:
       "With --http, sessions outlive the server: clients find them again when it is restarted; needs --token-file or --no-token",
-  },
-  "share-workspace": {
-    value: "HOW",
-    choices: SHARES,
-    help:
-      "With --http, `read-only` lets sessions read the workspace's files, except secrets, at their absolute paths",
   },
 };
 
@@ -157,7 +149,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
     version: config.version,
   };
   const http = await httpOf(parsed, workspace);
-  await checkTokenFile(parsed, { workspace, project });
+  await checkTokenFile(parsed, project);
   const server = http === undefined
     ? await serveStdio(
       { ...options, settings, durable: name === undefined ? undefined : { name } },
@@ -251,7 +243,6 @@ async function httpOf(
     allowRegistrations: parsed.has("allow-registrations"),
     durable,
     sessionIdleMs: parsed.milliseconds("session-idle"),
-    shareWorkspace: parsed.choice("share-workspace", SHARES),
     pool: poolOf(parsed),
   };
 }
@@ -285,23 +276,15 @@ async function tokensOf(
 }
 
 /** Refuses a token file that code can read: it could impersonate other clients. */
-async function checkTokenFile(
-  parsed: ParsedArgs,
-  { workspace, project }: { readonly workspace: string; readonly project: string | undefined },
-): Promise<void> {
+async function checkTokenFile(parsed: ParsedArgs, project: string | undefined): Promise<void> {
   const file = parsed.value("token-file");
-  if (file === undefined) return;
+  if (file === undefined || project === undefined) return;
   const paths = [resolve(file), await Deno.realPath(file)];
-  const refuseIn = (folder: string, where: string) => {
-    if (!paths.some((path) => isInside(path, folder))) return;
-    throw new UsageError(
-      `Option --token-file: ${file} is in ${where} shows to code; move it to another folder`,
-    );
-  };
-  if (parsed.has("share-workspace")) {
-    refuseIn(await Deno.realPath(workspace), "the workspace, which --share-workspace");
-  }
-  if (project !== undefined) refuseIn(project, "the project, which --project");
+  if (!paths.some((path) => isInside(path, project))) return;
+  throw new UsageError(
+    `Option --token-file: ${file} is in the project, which --project shows to code; move it to ` +
+      "another folder",
+  );
 }
 
 /** Stdout carries the protocol: one stray line of a library would break the client. */

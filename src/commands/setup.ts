@@ -85,7 +85,7 @@ async function run(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   return EXIT.ok;
 }
 
-export interface SetUpOptions {
+interface SetUpOptions {
   /** Whether passwordless sudo may be used for system packages. */
   yes?: boolean;
   /** The user's own Python to check, instead of building the managed environment. */
@@ -103,7 +103,7 @@ export interface SetUpOptions {
   signal?: AbortSignal;
 }
 
-export interface SetUpResult {
+interface SetUpResult {
   readonly python: PythonEnvironment;
   /** The installed packages; empty if none was missing. */
   readonly installed: readonly string[];

@@ -92,8 +92,7 @@ const factsSchema: z.ZodType<GatewayFacts> = z.object({
     modules: z.object({
       here: z.string(),
       there: z.string(),
-      within: z.string().optional(), // older sessions copied to the folder itself
-      importable: z.string(),
+      within: z.string(),
     }).optional(),
     stubs: z.string(),
   }).optional(),
@@ -123,7 +122,7 @@ const keptSchema = z.object({
 });
 
 /** The state that a host leaves for the next one. */
-export type KeptState = Readonly<z.infer<typeof keptSchema>>;
+type KeptState = Readonly<z.infer<typeof keptSchema>>;
 
 /** The longest code that is kept for the next host, which needs it for line numbers. */
 const MAX_CODE = 8 * 1024;

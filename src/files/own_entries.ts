@@ -50,7 +50,7 @@ const recordSchema = z.object({
 });
 
 /** The entries that a person made or accepted in a workspace, by name. */
-export type OwnRecord = Readonly<z.infer<typeof recordSchema>>;
+type OwnRecord = Readonly<z.infer<typeof recordSchema>>;
 
 type Entries = Readonly<Record<string, Entry>>;
 

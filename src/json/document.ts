@@ -6,13 +6,13 @@
 import { ConfigError } from "../base/errors.ts";
 
 /** A position in a text, counted from 1. */
-export interface Place {
+interface Place {
   readonly line: number;
   readonly column: number;
 }
 
 /** Parsed JSON and the positions of its values. */
-export interface JsonDocument {
+interface JsonDocument {
   readonly value: unknown;
   /** The position of the value at a JSON pointer, or of the nearest value around it. */
   placeOf(pointer: string): Place;
@@ -28,7 +28,7 @@ export class JsonPlaceError extends SyntaxError {
 }
 
 /** Options of {@linkcode parseDocument}. */
-export interface ParseDocumentOptions {
+interface ParseDocumentOptions {
   /** Allows comments and trailing commas. Only for files that ipybox never writes. */
   readonly comments?: boolean;
 }

@@ -1,5 +1,5 @@
 /** The size of a JSON text once it is parsed. */
-export interface JsonMeasure {
+interface JsonMeasure {
   /** The number of values and names, or slightly more. */
   readonly values: number;
   /** The nesting depth. */

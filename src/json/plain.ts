@@ -8,7 +8,7 @@ type JsonOf<N> =
   | { readonly [name: string]: JsonOf<N> };
 
 /** A JSON value whose numbers are doubles. */
-export type ParsedJson = JsonOf<number>;
+type ParsedJson = JsonOf<number>;
 
 /**
  * Parses JSON whose numbers need not keep their spelling.

@@ -5,6 +5,7 @@ import {
   type PartialResult,
 } from "../base/errors.ts";
 import { abortable, anySignal, settledWithin } from "../base/signals.ts";
+import { visibleLine } from "../base/terminal.ts";
 import type { ArtifactFolder } from "../files/artifact_folder.ts";
 import { END_OF_INPUT, type JsonObject, KernelRequest, type RequestListeners } from "./jupyter.ts";
 import type { Kernel } from "./kernel.ts";
@@ -436,7 +437,7 @@ export class InputRequest implements InputQuestion {
 
   /** The code's words, safe to print on a terminal. */
   toString(): string {
-    return this.prompt.replace(UNPRINTABLE, " ").trim();
+    return visibleLine(this.prompt);
   }
 
   #close(end: InputEnd): boolean {
@@ -446,6 +447,3 @@ export class InputRequest implements InputQuestion {
     return true;
   }
 }
-
-/** Characters that are invisible, move the cursor or change the direction of text. */
-const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]+/gu;

@@ -27,6 +27,9 @@ import { KERNEL_FOLDERS } from "../place/session_folder.ts";
 import { WorkspaceFiles } from "../place/workspace_files.ts";
 import type { SupervisedLauncher } from "../place/supervisor.ts";
 
+/** The time limit for a gateway to start, and for a kernel. */
+export const START_TIMEOUT_MS = 60_000;
+
 /**
  * A running Jupyter Kernel Gateway, by default in the sandbox. Disposing it also ends all its
  * kernels and everything that they started.
@@ -125,7 +128,7 @@ export class KernelGateway implements AsyncDisposable {
   }
 
   static async #open(
-    { startTimeoutMs = 60_000, signal }: AttachOptions,
+    { startTimeoutMs = START_TIMEOUT_MS, signal }: AttachOptions,
     open: (attempt: Attempt) => Promise<Running>,
   ): Promise<KernelGateway> {
     const timeout = AbortSignal.timeout(startTimeoutMs);
@@ -356,7 +359,7 @@ function gatewaySpec({ options, place, token, kernelsApart, durable }: GatewayPa
   const bin = python.executable.slice(0, python.executable.lastIndexOf("/"));
   const env = { PATH: `${bin}:${place.path}`, LANG: "C.UTF-8", JUPYTER_NO_CONFIG: "1" };
   const pythonPath = [paths.runtime, workspace, ...packages];
-  if (copied?.modules !== undefined) pythonPath.splice(1, 0, copied.modules.importable);
+  if (copied?.modules !== undefined) pythonPath.splice(1, 0, copied.modules.there);
   if (kernelEnv.PYTHONPATH !== undefined) pythonPath.push(kernelEnv.PYTHONPATH);
   const program = (
     name: string,

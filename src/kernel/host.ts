@@ -10,7 +10,7 @@ import type { OwnOptions, PythonOptions } from "../executor/options.ts";
 import type { ShellGuard } from "./bootstrap.ts";
 import { type ExecuteOptions, type Outcome, Run } from "./execution.ts";
 import { WorkspaceFiles } from "../place/workspace_files.ts";
-import { KernelGateway } from "./gateway.ts";
+import { KernelGateway, START_TIMEOUT_MS } from "./gateway.ts";
 import {
   type CheckerProcess,
   type GatewayAddress,
@@ -532,7 +532,7 @@ export class KernelHost implements AsyncDisposable {
     signal: AbortSignal,
   ): Promise<Kernel> {
     const gateway = await this.#openGateway(signal);
-    const { startTimeoutMs = 60_000 } = this.#options;
+    const { startTimeoutMs = START_TIMEOUT_MS } = this.#options;
     return await Kernel.attach(reference, { gateway, log: this.#log }, {
       signal: anySignal(signal, AbortSignal.timeout(startTimeoutMs)),
       execution: execution &&
@@ -549,7 +549,7 @@ export class KernelHost implements AsyncDisposable {
     { signal, toolToken }: { readonly signal: AbortSignal; readonly toolToken?: string },
   ): Promise<Kernel> {
     const { workingDir, restoreWorkingDir = false, shell = "none", installer } = this.#options;
-    const { startTimeoutMs = 60_000 } = this.#options;
+    const { startTimeoutMs = START_TIMEOUT_MS } = this.#options;
     const { sandboxed = false } = gateway.address;
     const bootstrap = { workingDir, restoreWorkingDir, shell, sandboxed, installer, toolToken };
     return await Kernel.start({ gateway, bootstrap, startTimeoutMs, log: this.#log }, signal);

@@ -102,7 +102,7 @@ function isString(value: unknown): value is string {
 const encoder = new TextEncoder();
 
 /** A file that a bundle becomes. */
-export interface FoundFile {
+interface FoundFile {
   readonly extension: string;
   /** Its name in the text; pictures are listed beside the text. */
   readonly kind?: string;

@@ -25,7 +25,7 @@ export function shownActivity({ activity }: Work): string {
 }
 
 /** A cell's next event: it waits for a person, runs beyond the given time, or ends. */
-export type CellStep =
+type CellStep =
   | { readonly type: "waiting"; readonly requests: readonly PersonRequest[] }
   | { readonly type: "running" }
   | { readonly type: "ended"; readonly outcome: CellOutcome };
@@ -73,7 +73,7 @@ export interface CellRunOptions {
 }
 
 /** The cells of a session. */
-export interface CellQueue {
+interface CellQueue {
   /** The running and queued cells, in order. */
   readonly cells: ReadonlySet<CellRun>;
   /** News about the session, for the next cell whose result the client gets. */

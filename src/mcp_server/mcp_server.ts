@@ -70,8 +70,8 @@ export class McpServer implements AsyncDisposable {
    * with settings, sessions are durable and no tokens were given, or `pool` is combined with an option
    * that sessions started ahead cannot have.
    * @throws {RangeError} A number of sessions or a time limit is not positive.
-   * @throws {ConfigError} The workspace must not be shared with sessions, a token's placement cannot be
-   * used, or the user's state folder cannot be written to.
+   * @throws {ConfigError} A token's placement cannot be used, or the user's state folder cannot be
+   * written to.
    */
   static async serveHttp(options: McpHttpServerOptions = {}): Promise<McpServer> {
     checkHttp(options);
@@ -79,7 +79,7 @@ export class McpServer implements AsyncDisposable {
     // Not imported on stdio, where it would delay the first answer.
     const { BearerTokens, EVERYBODY } = await import("./http/bearer_tokens.ts");
     const { HttpMcpServer } = await import("./http/server.ts");
-    const { refuseReady, refuseUnshareable, SessionPool } = await import("./http/sessions.ts");
+    const { refuseReady, SessionPool } = await import("./http/sessions.ts");
     const { makeSessionFolders } = await import("./http/session_folders.ts");
     const { port = 0, hostname = "127.0.0.1", allowedHosts = [], tokens, ...more } = options;
     const { version = "0", allowRegistrations = false, workspace, durable, ...session } = more;
@@ -87,7 +87,7 @@ export class McpServer implements AsyncDisposable {
       throw new TypeError("Durable sessions need tokens that stay the same: pass tokens, or false");
     }
     refuseReady(options);
-    const { log = stderrLogger(), shareWorkspace: share } = session;
+    const { log = stderrLogger() } = session;
     const generated = randomToken();
     const given = tokens ?? [generated];
     const bearers = given === false ? undefined : new BearerTokens();
@@ -97,7 +97,6 @@ export class McpServer implements AsyncDisposable {
     }
     await using parts = new AsyncDisposableStack();
     const root = await realWorkspace(workspace ?? ".");
-    if (share !== undefined) await refuseUnshareable(root, session.sandbox);
     await makeSessionFolders(root);
     const pool = parts.use(
       new SessionPool({

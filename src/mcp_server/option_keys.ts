@@ -71,7 +71,6 @@ const HTTP = [
     pool: true,
     port: true,
     sessionIdleMs: true,
-    shareWorkspace: true,
     tokens: true,
   }),
 ];

@@ -11,7 +11,7 @@ import { shellWord } from "../base/shell_word.ts";
 const PATIENCE_MS = 15_000;
 
 /** Options of {@linkcode PageAsker}. */
-export interface PageAskerOptions {
+interface PageAskerOptions {
   /** The page of the session. */
   readonly page: ApprovalPage;
   /** The session's name, such as `session X`, if the server has several. */

@@ -24,7 +24,9 @@ class Asking implements Disposable {
   readonly time = new FakeTime();
   readonly channel = new ApprovalChannel();
   readonly elicitations = new ElicitationChannel();
-  readonly desk = new PageDesk({ channel: this.channel, elicitations: this.elicitations }, {
+  readonly desk = new PageDesk({
+    channel: this.channel,
+    elicitations: this.elicitations,
     graceMs: 1000,
   });
   readonly links: string[] = [];

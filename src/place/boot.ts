@@ -63,7 +63,7 @@ export interface SeenMounts {
 }
 
 /** Instructions for the other side. */
-export interface BootAnswer {
+interface BootAnswer {
   /** The session's folder, which it creates. */
   readonly root: string;
   /** The mounts to verify, if that is possible. */

@@ -15,11 +15,8 @@ interface CopiedFolder {
 
 /** The folders to copy to the place of kernels if this machine's files are not visible there. */
 export interface CopiedFolders {
-  /** The generated modules, unless they are visible. */
-  readonly modules?: CopiedFolder & {
-    /** The folder there from which they are imported. */
-    readonly importable: string;
-  };
+  /** The generated modules, unless they are visible. They are imported from the folder there. */
+  readonly modules?: CopiedFolder;
   /** The folder here with the stubs for the type checker. */
   readonly stubs: string;
 }

@@ -15,7 +15,7 @@ import {
 } from "./place_command.ts";
 import type { KubernetesPlacement } from "./placement.ts";
 
-export interface PodOptions {
+interface PodOptions {
   /** Its name, or its claim's. */
   readonly id: string;
   /** This machine's workspace, so that people can identify the pod. */

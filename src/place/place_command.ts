@@ -7,6 +7,7 @@
 import { dirname } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { shellWord } from "../base/shell_word.ts";
+import { OWN_PROCESSES } from "../sandbox/limits.ts";
 import type { CommandPlacement, ContainerPlacement, SshPlacement } from "./placement.ts";
 
 /** A command that starts a program elsewhere, and facts about that place. */
@@ -72,13 +73,13 @@ export type Seen = { readonly is: "ready" } | {
 };
 
 /** A path of this machine that is mounted in a container. */
-export interface Mount {
+interface Mount {
   readonly source: string;
   readonly target: string;
   readonly readonly?: "true";
 }
 
-export interface ContainerOptions {
+interface ContainerOptions {
   readonly id: string;
   /** Whether it outlives the command that starts it. */
   readonly isDurable: boolean;
@@ -105,9 +106,6 @@ export const DEFAULT_IMAGE = "ipybox-kernel";
 
 /** Where the workspace is in a container. */
 const BOUND = "/workspace";
-
-/** The number of processes that ipybox needs: launcher, gateway, checker, and their threads. */
-const OWN_PROCESSES = 64;
 
 /** A container without network, capabilities, or files of this machine except the workspace. */
 export function containerCommand(

@@ -174,7 +174,6 @@ export async function remotePlace(
           here: `${workspace}/mcptools`,
           there: modules,
           within: "mcptools",
-          importable: modules,
         },
       }),
     },

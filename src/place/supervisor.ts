@@ -15,7 +15,7 @@ import {
 } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { settledWithin } from "../base/signals.ts";
-import type { ByteStream } from "../base/streams.ts";
+import { type ByteStream, CHUNK } from "../base/streams.ts";
 import { joinBytes } from "../base/bytes.ts";
 import { encodeFrame, type Frame, FrameDecoder, FrameType, LinkError } from "../link/frame.ts";
 import {
@@ -135,7 +135,7 @@ const welcomeSchema: z.ZodType<SessionStatus> = z.object({
   aloneMs: z.number().nullable(),
   stderr: z.string(),
   kept: z.unknown(),
-  heldMs: z.number().default(0), // older supervisors do not send it
+  heldMs: z.number(),
 });
 
 const refusedSchema = z.object({
@@ -478,8 +478,6 @@ function parse<T>(schema: z.ZodType<T>, frame: Frame, address: SessionAddress): 
 function json(type: FrameType, content: unknown): Uint8Array {
   return encodeFrame(type, 0, new TextEncoder().encode(JSON.stringify(content)));
 }
-
-const CHUNK = 1 << 16;
 
 /** A connection to a supervisor: frames in both directions, each written whole. */
 class Line {

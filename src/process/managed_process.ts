@@ -1,7 +1,7 @@
 import { messageOf } from "../base/message_of.ts";
 import { isGranted } from "../base/permission.ts";
 import { settledWithin } from "../base/signals.ts";
-import type { ByteStream } from "../base/streams.ts";
+import { type ByteStream, CHUNK, SMALL } from "../base/streams.ts";
 import type { ProgramPath } from "./program.ts";
 
 /** How a process ended. Exactly one of the two is not `null`. */
@@ -207,11 +207,6 @@ function isDirectory(path: string): boolean {
     return false; // also if it cannot be read, as this only affects the wording of an error
   }
 }
-
-/** The size of one read. */
-const CHUNK = 1 << 16;
-/** Up to this size, copying is cheaper than allocating a new buffer. */
-const SMALL = 1 << 13;
 
 /**
  * The standard input and output of a process as a byte stream. Unread output stays in the pipe, so a

@@ -60,7 +60,7 @@ export interface InstalledPackage {
 }
 
 /** Options of {@linkcode PackageFolder.open}. */
-export interface PackageFolderOptions {
+interface PackageFolderOptions {
   /** Whether the installer runs in the OS sandbox (the default), and the sandbox's settings. */
   readonly sandbox?: boolean | SandboxOptions;
   /** The directory of the managed environments and the packages; by default in the user's cache. */
@@ -72,7 +72,7 @@ export interface PackageFolderOptions {
 }
 
 /** Options of an installation. */
-export interface InstallOptions {
+interface InstallOptions {
   /** Stops the installation. Packages that are already installed stay. */
   readonly signal?: AbortSignal;
   /** Receives each line that the installer writes. */
@@ -80,7 +80,7 @@ export interface InstallOptions {
 }
 
 /** Options of {@linkcode PackageFolder.installCommon}. */
-export interface InstallCommonOptions
+interface InstallCommonOptions
   extends Pick<InstallOptions, "signal" | "onLine">, Pick<PackageFolderOptions, "sandbox" | "log"> {
 }
 

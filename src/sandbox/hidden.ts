@@ -32,7 +32,7 @@ const DOTENV = /^\.{1,2}(?:env|dev\.vars)(?:\W|_|$)/;
 const EXAMPLE = /[._-](example|sample|template)$/;
 
 /** The paths to hide, and a warning if there are too many. */
-export interface Hidden {
+interface Hidden {
   /** The paths to hide, of which at most {@linkcode MAX_HIDDEN} are given. */
   readonly paths: readonly string[];
   /** Paths of the repository outside of it that git needs, if it is a worktree or a submodule. */

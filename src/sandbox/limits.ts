@@ -123,8 +123,8 @@ function withoutNull(values: Record<string, number | null>): Record<string, numb
   );
 }
 
-/** How many processes of a session are ipybox's own: bubblewrap, relays, launcher, gateway. */
-const OWN_PROCESSES = 64;
+/** How many processes of a session are ipybox's own: bubblewrap, relays, launcher, gateway, checker. */
+export const OWN_PROCESSES = 64;
 
 /**
  * Limits a process together with everything that it will start. Resolves with the control group,

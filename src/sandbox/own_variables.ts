@@ -11,7 +11,7 @@ import { lstatIfAllowed, realPathIfSeen } from "../process/trusted_path.ts";
 export const CODE_NOTE = ".ipybox/code-ran";
 
 /** The variables in a `.env`, no matter who wrote them. */
-export interface DotenvFile {
+interface DotenvFile {
   readonly variables: Readonly<Record<string, string>>;
   /** Identifies the file: a replacement is another file; `null` if it is missing. */
   readonly identity: string | null;

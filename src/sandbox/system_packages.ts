@@ -99,7 +99,7 @@ export async function installCommandHere(tools: readonly SystemTool[]): Promise<
 }
 
 /** Options of {@linkcode installSystemPackages}. */
-export interface InstallOptions {
+interface InstallOptions {
   /** Allows passwordless sudo. Root needs no permission. */
   yes?: boolean;
   /** Called with each command before it runs. */

@@ -109,7 +109,7 @@ export interface WallOrder {
 const OTHERS_MEMORY = 2 * 1024 ** 3;
 
 /** The contents of a sandbox. */
-export interface Contents {
+interface Contents {
   readonly view: View;
   /** The program and its arguments. */
   readonly command: readonly string[];
@@ -121,7 +121,7 @@ export interface Contents {
 }
 
 /** How to contain a program. */
-export interface Enclosure {
+interface Enclosure {
   /** They may be determined while srt loads. */
   readonly contents: Contents | Promise<Contents>;
   /** The base of relative paths in the user's settings. */

@@ -697,7 +697,7 @@ browserTest(
     await page.keyboard.press("y");
     assertEquals(await call, "allowed {}");
 
-    await using strict = await askingServer({ page: { graceMs: 1 } });
+    await using strict = await askingServer({ graceMs: 1 });
     const left = await openPage(browser, strict);
     const lost = ask(strict);
     await untilReady(left);

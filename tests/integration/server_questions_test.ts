@@ -40,7 +40,7 @@ async function start(workspace?: string): Promise<ToolServer> {
     servers: { raw: rawServer() },
     approval: "allow",
     workspace,
-    pageTimes: { graceMs: 60_000 },
+    graceMs: 60_000,
     log: silentLogger,
   };
   return await ToolServer.start(own);

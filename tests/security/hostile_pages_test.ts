@@ -301,7 +301,7 @@ Deno.test("attacks on the page of a request that waits", async (t) => {
         `/page/open?code=x&code=${code}`,
       ]
     ) assertEquals(await status(new URL(wrong, siege.page)), 403, wrong);
-    await using hasty = await askingServer({ page: { linkMs: 1 } });
+    await using hasty = await askingServer({ linkMs: 1 });
     const void_ = hasty.approvalPage();
     await until(() => hasty.page.state === "away");
     assertEquals(await status(void_), 403);

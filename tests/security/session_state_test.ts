@@ -146,7 +146,7 @@ Deno.test("sessions have the settings of the workspace that is served, and leave
   const trusted = await ipybox(["trust", "--yes"], { cwd: workspace.path, env });
   assertEquals(trusted.code, 0, trusted.stderr);
   await using server = await HttpMcp.start([
-    ...["--workspace", workspace.path, "--approve", "allow", "--share-workspace", "read-only"],
+    ...["--workspace", workspace.path, "--approve", "allow", "--project", workspace.path],
     ...["--sandbox-config", `${workspace.path}/.ipybox/sandbox.json`],
   ], { env });
   await using tenant = await Tenant.join(server);

@@ -2,11 +2,7 @@
  * Attacks of a session over HTTP on a workspace whose files it is given: on what in there is not for it,
  * and on what links in there lead to.
  */
-import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { McpServer } from "../../src/mcp_server/mcp_server.ts";
-import type { McpHttpServerOptions } from "../../src/mcp_server/option_keys.ts";
-import { ConfigError } from "../../src/base/errors.ts";
-import { silentLogger } from "../../src/base/log.ts";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { ipybox } from "../support/cli.ts";
 import { filesBelow } from "../support/files.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
@@ -99,14 +95,14 @@ async function content(workspace: string): Promise<[string, string][]> {
     .filter(([path]) => !path.startsWith(".ipybox/") && !path.startsWith("mcptools/"));
 }
 
-Deno.test("sessions with --share-workspace see files, and neither secrets nor what links lead to", async () => {
+Deno.test("sessions whose project is the workspace see files, and neither secrets nor what links lead to", async () => {
   await using parent = await TempFolder.create();
   const [workspace, outside] = [`${parent.path}/ws`, `${parent.path}/outside`];
   await fill(workspace, outside);
   const before = await content(workspace);
   await new Deno.Command("mkfifo", { args: [`${workspace}/data/pipe`] }).output();
   await using server = await HttpMcp.start([
-    ...["--workspace", workspace, "--share-workspace", "read-only"],
+    ...["--workspace", workspace, "--project", workspace],
   ]);
   await using host = await McpHost.join(server.address);
   await using other = await McpHost.join(server.address);
@@ -141,38 +137,17 @@ capture_output=True, text=True).stdout.strip())`,
   assertStringIncludes(tool?.description ?? "", where);
 });
 
-Deno.test("a workspace that shows too much is not shared", async (t) => {
-  const start = async (workspace: string, more: Partial<McpHttpServerOptions>) => {
-    await using _server = await McpServer.serveHttp({ workspace, log: silentLogger, ...more });
-  };
-  const home = Deno.env.get("HOME") ?? "";
-  await t.step("the home directory", async () => {
-    await assertRejects(() => start(home, { shareWorkspace: "read-only" }), ConfigError, home);
-  });
+Deno.test("a token file in the project that code reads is refused", async () => {
   await using workspace = await TempFolder.create();
-  await t.step("without the sandbox, to be read only", async () => {
-    const more = { shareWorkspace: "read-only", sandbox: false } as const;
-    await assertRejects(() => start(workspace.path, more), ConfigError, "without the sandbox");
-  });
-  await t.step("with the tokens of clients in it", async () => {
-    const tokens = `${workspace.path}/tokens`;
-    await Deno.writeTextFile(tokens, "0123456789abcdef\n");
-    const args = ["mcp", "--http", "0", "--token-file", tokens, "--workspace", workspace.path];
-    const { code, stderr } = await ipybox([...args, "--share-workspace", "read-only"]);
+  await using project = await TempFolder.create();
+  const tokens = `${project.path}/tokens`;
+  await Deno.writeTextFile(tokens, "0123456789abcdef\n");
+  await Deno.symlink(tokens, `${workspace.path}/link`);
+  for (const file of [tokens, `${workspace.path}/link`]) {
+    const args = ["--token-file", file, "--workspace", workspace.path, "--project", project.path];
+    // One that starts regardless ends where it listens.
+    const { code, stderr } = await ipybox(["mcp", "--http", "0", "--host", "192.0.2.1", ...args]);
     assertEquals(code, 2);
-    assertStringIncludes(stderr, "is in the workspace, which --share-workspace shows");
-  });
-  await t.step("with the tokens of clients in the project", async () => {
-    await using project = await TempFolder.create();
-    const tokens = `${project.path}/tokens`;
-    await Deno.writeTextFile(tokens, "0123456789abcdef\n");
-    await Deno.symlink(tokens, `${workspace.path}/link`);
-    for (const file of [tokens, `${workspace.path}/link`]) {
-      const args = ["--token-file", file, "--workspace", workspace.path, "--project", project.path];
-      // One that starts regardless ends where it listens.
-      const { code, stderr } = await ipybox(["mcp", "--http", "0", "--host", "192.0.2.1", ...args]);
-      assertEquals(code, 2);
-      assertStringIncludes(stderr, "is in the project, which --project shows");
-    }
-  });
+    assertStringIncludes(stderr, "is in the project, which --project shows");
+  }
 });

@@ -5,7 +5,6 @@
  */
 import type { ApprovalCall, ApprovalResponse, RememberScope } from "../../src/approval/request.ts";
 import { settledWithin } from "../../src/base/signals.ts";
-import type { PageTimes } from "../../src/approval/page/desk.ts";
 import { type ExactObject, parseExact, sealObject, stringifyExact } from "../../src/json/exact.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { type OwnServerOptions, ToolServer } from "../../src/calls/tool_server.ts";
@@ -15,7 +14,8 @@ import type { BrowserContextOptions, Page, TestBrowser } from "./browser.ts";
 /** Starts a tool server that asks about everything, with the server `raw`. */
 export async function askingServer(
   options: {
-    page?: PageTimes;
+    linkMs?: number;
+    graceMs?: number;
     approvalTimeoutMs?: number;
     journal?: string;
     workspace?: string;
@@ -26,7 +26,8 @@ export async function askingServer(
     servers: { raw: rawServer("normal", options.journal) },
     approvalTimeoutMs: options.approvalTimeoutMs,
     // Machines under load take long to load a page again.
-    pageTimes: { graceMs: 60_000, ...options.page },
+    graceMs: options.graceMs ?? 60_000,
+    linkMs: options.linkMs,
     log: silentLogger,
   };
   return await ToolServer.start(own);

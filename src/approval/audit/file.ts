@@ -23,6 +23,8 @@ const TAIL_BYTES = 2 ** 20;
 /** How long to wait for a lock that another process holds. */
 const LOCK_MS = 10_000;
 const LINE_FEED = 10;
+/** The size of one read of a file. */
+export const CHUNK_BYTES = 2 ** 18;
 
 /**
  * The file that lines are appended to. It stays open, so that a line costs a few system calls and

@@ -2,7 +2,7 @@ import { basename } from "node:path";
 import { sha256 } from "../../json/digest.ts";
 import { isRecord } from "../../json/exact.ts";
 import type { Fields } from "./entry.ts";
-import { GENESIS, lineSplitter, readChainLine } from "./file.ts";
+import { CHUNK_BYTES, GENESIS, lineSplitter, readChainLine } from "./file.ts";
 import { AuditFolder } from "./folder.ts";
 import { type ChainEnd, LogHead } from "./head.ts";
 
@@ -195,8 +195,6 @@ interface FileLine {
   /** Whether it ends with a line feed. */
   readonly whole: boolean;
 }
-
-const CHUNK_BYTES = 2 ** 18;
 
 /** Reads all lines of a log as it was at one moment, between two writes, oldest first. */
 async function* linesIn(folder: AuditFolder): AsyncGenerator<FileLine, void, undefined> {

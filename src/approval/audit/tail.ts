@@ -2,9 +2,7 @@ import { onAbort } from "../../base/signals.ts";
 import { lstatIfPresent } from "../../files/safe.ts";
 import type { Fields } from "./entry.ts";
 import type { AuditFolder } from "./folder.ts";
-import { lineSplitter, readChainLine } from "./file.ts";
-
-const CHUNK_BYTES = 2 ** 18;
+import { CHUNK_BYTES, lineSplitter, readChainLine } from "./file.ts";
 
 /** Reads a log while it is written, across its rotated files. Creates nothing. */
 export class AuditTail implements Disposable {

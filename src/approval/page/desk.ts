@@ -18,14 +18,6 @@ import {
 import { type PersonRequest, readAnswer } from "../wire.ts";
 import { excerptOf, type ShownValue, shownValue, viewOf } from "./view.ts";
 
-/** Time limits of the approval page. */
-export interface PageTimes {
-  /** How long a link can be opened. */
-  readonly linkMs?: number;
-  /** How long to wait for a closed page to come back, since people reload pages. */
-  readonly graceMs?: number;
-}
-
 export const LINK_MS = 5 * 60_000;
 const GRACE_MS = 5000;
 /**
@@ -43,6 +35,10 @@ export interface PersonDesks {
   readonly elsewhere?: (() => Promise<readonly PendingCall[]>) | undefined;
   /** Reports how calls end, until disposed. Pages show this with the decisions on them. */
   readonly followEnds?: ((follower: (end: CallEnd) => void) => Disposable) | undefined;
+  /** How long a link can be opened. */
+  readonly linkMs?: number | undefined;
+  /** How long to wait for a closed page to come back, since people reload pages. */
+  readonly graceMs?: number | undefined;
 }
 
 /** How a call ended. */
@@ -96,8 +92,6 @@ export class PageDesk implements Disposable {
   /** The hashes of the sessions' cookies, by session id. */
   readonly #sessions = new Map<string, string>();
   readonly #stack = new DisposableStack();
-  readonly #linkMs: number;
-  readonly #graceMs: number;
   readonly #desks: PersonDesks;
   #fallback: Disposable | undefined;
   /** The expectation of the page whose link was opened. */
@@ -106,9 +100,7 @@ export class PageDesk implements Disposable {
   readonly #closed = Promise.withResolvers<void>();
   #looking: Promise<void> | undefined;
 
-  constructor(desks: PersonDesks, { linkMs = LINK_MS, graceMs = GRACE_MS }: PageTimes = {}) {
-    this.#linkMs = linkMs;
-    this.#graceMs = graceMs;
+  constructor(desks: PersonDesks) {
     this.#desks = desks;
     this.board = this.#stack.use(new RequestBoard(desks));
     this.#stack.use(this.presence.onChange((state) => this.#stand(state)));
@@ -127,7 +119,8 @@ export class PageDesk implements Disposable {
     const code = randomCode();
     const key = sha256(normalized(code));
     const forget = () => void this.#invitations.delete(key);
-    this.#invitations.set(key, this.presence.expect(this.#linkMs, forget));
+    const { linkMs = LINK_MS } = this.#desks;
+    this.#invitations.set(key, this.presence.expect(linkMs, forget));
     return code;
   }
 
@@ -175,9 +168,9 @@ export class PageDesk implements Disposable {
   /** Counts a connected page as open until the returned object is disposed. */
   enter(): Disposable {
     this.#visited = true;
-    const entered = this.presence.enter(this.#graceMs);
+    const { elsewhere, graceMs = GRACE_MS } = this.#desks;
+    const entered = this.presence.enter(graceMs);
     this.#loading?.[Symbol.dispose]();
-    const { elsewhere } = this.#desks;
     if (elsewhere !== undefined) this.#looking ??= this.#look(elsewhere);
     return entered;
   }

@@ -65,7 +65,7 @@ Deno.test("calls wait half a minute for a page whose link was opened", async () 
 Deno.test("calls wait while a page is open, and for some seconds after the last one has gone", async () => {
   using time = new FakeTime();
   const channel = new ApprovalChannel();
-  using desk = new PageDesk(desks(channel), { graceMs: 3000 });
+  using desk = new PageDesk({ ...desks(channel), graceMs: 3000 });
   const code = desk.invite();
   assertEquals(desk.redeem(code) === undefined, false);
   const states: string[] = [];
@@ -103,7 +103,7 @@ Deno.test("a call that was left to a page that nobody opened was not decided by 
 
 Deno.test("a code opens one page, once, and only in time", () => {
   using time = new FakeTime();
-  using desk = new PageDesk(desks(), { linkMs: 1000 });
+  using desk = new PageDesk({ ...desks(), linkMs: 1000 });
   const [early, late] = [desk.invite(), desk.invite()];
   assertMatch(early, /^[0-9A-HJ-KM-NP-TV-Z]{4}(-[0-9A-HJ-KM-NP-TV-Z]{4}){3}$/);
   assertEquals(desk.redeem(early.slice(1)), undefined);

@@ -11,10 +11,10 @@ import { oauthFetch } from "./http.ts";
 import { type Login, LoginStore } from "./store.ts";
 
 /** The result of logging out. */
-export type LogoutEnd = "none" | "revoked" | "deleted" | "refused";
+type LogoutEnd = "none" | "revoked" | "deleted" | "refused";
 
 /** Options of {@linkcode forgetLogin} and {@linkcode hasLogin}. */
-export interface LogoutOptions {
+interface LogoutOptions {
   /** The folder where executed code writes; its `.env` fills `${VAR}`. */
   readonly workspace?: string;
   /** Provides values of `${VAR}`, instead of the environment and the `.env`. */

@@ -318,7 +318,7 @@ export function chooseScope(sources: ScopeSources): string | undefined {
 }
 
 /** A server's demand for a login. */
-export interface Challenge {
+interface Challenge {
   /** Whether a login is missing or lacks scopes. */
   readonly kind: "login" | "scope";
   /** The scopes that it requests. */

@@ -14,7 +14,7 @@ import { RequestsInFlight } from "./requests_in_flight.ts";
 import { serveFiles } from "./session_files.ts";
 import { type SessionPool, TooManySessionsError } from "./sessions.ts";
 
-export interface HttpMcpServerOptions extends Pick<ServerForOptions, "version" | "extend"> {
+interface HttpMcpServerOptions extends Pick<ServerForOptions, "version" | "extend"> {
   readonly pool: SessionPool;
   /** The tokens of its clients; `undefined` admits everyone who can reach it. */
   readonly tokens: BearerTokens | undefined;

@@ -17,7 +17,7 @@ import { unaskedStart } from "../../servers/start_evidence.ts";
 import type { SessionOptions } from "../session.ts";
 
 /** The basis of a workspace's sessions. */
-export interface SessionBasisOptions {
+interface SessionBasisOptions {
   readonly workspace: string;
   readonly session: SessionOptions;
 }

@@ -159,7 +159,7 @@ async function takeEnded(
   return { owner: new TextDecoder().decode(owner.subarray(0, await lock.read(owner) ?? 0)) };
 }
 
-const DAY_MS = 86_400_000;
+export const DAY_MS = 86_400_000;
 
 /** Removes the old folders of ended sessions, one pass at a time. Disposing stops it. */
 export class SessionCleanup implements AsyncDisposable {

@@ -2,7 +2,6 @@ import { cp } from "node:fs/promises";
 import { basename, join, relative } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { z } from "zod";
-import { ConfigError } from "../../base/errors.ts";
 import { silentLogger } from "../../base/log.ts";
 import { ReadyPool } from "../../base/ready_pool.ts";
 import { Deadline } from "../../base/deadline.ts";
@@ -13,10 +12,9 @@ import { type VariableLookup, variableLookup, WORKSPACE_VARIABLE } from "../../m
 import { parsePlacement, type Placement } from "../../place/placement.ts";
 import { isInside } from "../../process/trusted_path.ts";
 import { PackageFolder } from "../../python/packages.ts";
-import { refuseUnfit } from "../../sandbox/workspace.ts";
 import { Session, type SessionOptions } from "../session.ts";
 import { DEFAULT_SESSIONS, type OwnerSettings } from "./bearer_tokens.ts";
-import { basisOf, readyPython, type SessionBasisOptions, sessionServers } from "./session_basis.ts";
+import { basisOf, readyPython, sessionServers } from "./session_basis.ts";
 import {
   durableSessions,
   makeSessionFolder,
@@ -35,13 +33,6 @@ export interface HttpSessionsOptions {
    * @default {8}
    */
   maxSessions?: number;
-  /**
-   * How sessions get the workspace's files, except its secrets and the state of ipybox: with
-   * `"read-only"`, their code can read them in place, which needs the sandbox.
-   *
-   * @default {undefined} they do not
-   */
-  shareWorkspace?: "read-only";
   /**
    * Whether sessions outlive the server: the workspace's next server continues them when their clients
    * come back, even if this one was killed. Needs `tokens`.
@@ -80,25 +71,6 @@ export function refuseReady(
       "pool and durable cannot be combined: the owner of a durable session is fixed when it starts",
     );
   }
-}
-
-/** Rejects sharing a workspace that would expose too much. */
-export async function refuseUnshareable(
-  workspace: string,
-  sandbox: SessionOptions["sandbox"],
-): Promise<void> {
-  if (sandbox === false) {
-    throw new ConfigError(
-      "Cannot share the workspace without the sandbox, which keeps code from writing to it",
-    );
-  }
-  if (typeof sandbox === "object" && sandbox.project !== undefined) {
-    throw new ConfigError(
-      `Cannot share the workspace in addition to the project ${sandbox.project}, which code reads: remove ` +
-        "one of them",
-    );
-  }
-  await refuseUnfit(workspace);
 }
 
 interface SessionPoolOptions extends HttpSessionsOptions {
@@ -204,7 +176,7 @@ export class SessionPool implements AsyncDisposable {
       size,
       start: (signal) => this.#prepare(signal),
       isFit: async ({ session, basis }) =>
-        basis === await basisOf(this.#basis) && await session.isReady(),
+        basis === await basisOf(this.#options) && await session.isReady(),
       log,
     });
     this.#ready.keep();
@@ -341,7 +313,6 @@ export class SessionPool implements AsyncDisposable {
       parentWorkspace: workspace, // its decisions count, and its audit log outlives the session
       label: `session ${id}`,
       shownPath: (path) => filePathOf({ id, folder }, path),
-      ...this.#shared(),
       ...(note && this.#durably(id, note)),
       continues,
     });
@@ -374,7 +345,7 @@ export class SessionPool implements AsyncDisposable {
   /** Creates a session for the next client. */
   async #prepare(signal: AbortSignal): Promise<ReadySession> {
     await readyPython(this.#options.session, signal);
-    const basis = await basisOf(this.#basis);
+    const basis = await basisOf(this.#options);
     const { id, session, place } = await this.#create(crypto.randomUUID());
     const end = async () => {
       try {
@@ -398,12 +369,6 @@ export class SessionPool implements AsyncDisposable {
     return { id, session, place, basis, [Symbol.asyncDispose]: end };
   }
 
-  /** The basis of new sessions, also required of sessions that were started ahead. */
-  get #basis(): SessionBasisOptions {
-    const { session, workspace } = this.#options;
-    return { workspace, session: { ...session, ...this.#shared() } };
-  }
-
   #durably(id: string, note: Note): SessionOptions {
     const { durable, sessionIdleMs: idleMs = IDLE_MS } = this.#options;
     if (!durable) return {};
@@ -412,13 +377,6 @@ export class SessionPool implements AsyncDisposable {
       if (entry !== undefined) this.#end(entry);
     };
     return { durable: { name: id, idleMs, note }, onEnded };
-  }
-
-  /** The options that give a session the workspace's files. */
-  #shared(): SessionOptions {
-    const { workspace, shareWorkspace, session: { sandbox } } = this.#options;
-    if (shareWorkspace === undefined) return {};
-    return { sandbox: { ...(typeof sandbox === "object" ? sandbox : {}), project: workspace } };
   }
 
   /** Counts one more session of an owner, if the limits allow it. */

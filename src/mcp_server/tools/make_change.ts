@@ -7,7 +7,7 @@ import { abilitiesOf } from "../client_abilities.ts";
 import type { InputRequiredResult } from "../sdk.ts";
 import type { ToolRequest } from "../tool.ts";
 
-export interface Change {
+interface Change {
   readonly tool: string;
   /** Its parameters, normalized. */
   readonly parameters: Readonly<Record<string, unknown>>;

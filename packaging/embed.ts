@@ -1,10 +1,10 @@
 /**
- * Writes `embedded.json` from `templates/`; with `--check` it only compares the two.
+ * Writes `src/assets/embedded.json` from `templates/`; with `--check` it only compares the two.
  *
  * @module
  */
-const templates = new URL("../../templates/", import.meta.url);
-const target = new URL("./embedded.json", import.meta.url);
+const templates = new URL("../templates/", import.meta.url);
+const target = new URL("../src/assets/embedded.json", import.meta.url);
 
 /** The files that are embedded: the code that runs elsewhere, not its checks or documentation. */
 const EMBEDDED = /\.(pyi?|sh|txt|json|html|css|js|svg)$/;

@@ -1,1 +1,0 @@
-__NAME__ = TypeAliasType(__NAME_TEXT__, __TYPE_TEXT__)

@@ -1,2 +1,0 @@
-class __NAME__(__BASE__):
-    __BODY__
