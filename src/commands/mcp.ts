@@ -29,7 +29,7 @@ import {
 } from "./executor_options.ts";
 import { ifPresent } from "../files/safe.ts";
 import { isInside } from "../process/trusted_path.ts";
-import { projectWorkspace } from "../sandbox/workspace.ts";
+import { fitProject, projectWorkspace } from "../sandbox/workspace.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { workspaceSettings } from "./mcp_settings.ts";
 import { workspaceOf } from "./shared.ts";
@@ -174,7 +174,7 @@ async function projectOf(parsed: ParsedArgs): Promise<string | undefined> {
   const project = parsed.value("project");
   if (project === undefined) return undefined;
   const info = await ifPresent(Deno.stat(project));
-  if (info?.isDirectory) return await Deno.realPath(project);
+  if (info?.isDirectory) return await fitProject(project); // over HTTP, sessions start later
   throw new UsageError(`Project "${project}" is not a directory`);
 }
 

@@ -77,13 +77,17 @@ export async function refuseUnfit(workspace: string): Promise<void> {
 
 /** The real path of a project, which code reads and must not change. */
 export async function projectPath(project: string, workspace: string): Promise<string> {
+  const folder = await fitProject(project);
+  if (!isInside(workspace, folder) && !isInside(folder, workspace)) return folder;
+  throw new ConfigError(
+    `Cannot use ${folder} as project: code writes to the workspace ${workspace}, and must not write to ` +
+      "the project; choose a workspace outside it",
+  );
+}
+
+/** The real path of a project. Throws if its code could read too much. */
+export async function fitProject(project: string): Promise<string> {
   const folder = await Deno.realPath(project);
-  if (isInside(workspace, folder) || isInside(folder, workspace)) {
-    throw new ConfigError(
-      `Cannot use ${folder} as project: code writes to the workspace ${workspace}, and must not write to ` +
-        "the project; choose a workspace outside it",
-    );
-  }
   if (isWide(folder)) {
     throw new ConfigError(
       `Cannot use ${folder} as project: code could read the whole home directory`,

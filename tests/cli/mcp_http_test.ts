@@ -337,6 +337,7 @@ Deno.test("ipybox mcp --http says what is wrong with its options", async () => {
       [[...http, "--no-token", "--token-file", short], "cannot be combined"],
       [[...http, "--token-file", short], "A bearer token must have 16 to 1000 characters"],
       [[...http, "--token-file", "none"], 'No file "none"'],
+      [[...http, "--project", "/"], "code could read the whole home directory"],
     ] as const
   ) {
     const { code, stderr } = await inThisProcess(["mcp", "--workspace", workspace.path, ...args]);
