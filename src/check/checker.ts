@@ -182,19 +182,19 @@ export class CodeChecker implements Disposable {
     return session;
   }
 
-  async #start({ stream, stubs: folder, elsewhere }: CheckerProcess): Promise<Session> {
+  async #start({ stream, stubs: folder, remote }: CheckerProcess): Promise<Session> {
     const { StubTree } = await import("./stub_tree.ts"); // loads the generator, which few sessions need
     const stubs = new StubTree(folder, this.#options.mcptools);
     await stubs.begin();
     const publish = async (files: ChangedFile[]) => {
-      if (elsewhere === undefined || files.length === 0) return files;
-      await elsewhere.publish();
+      if (remote === undefined || files.length === 0) return files;
+      await remote.publish();
       return files.map(({ path, change }) => (
-        { path: elsewhere.folder + path.slice(folder.length), change }
+        { path: remote.folder + path.slice(folder.length), change }
       ));
     };
-    await elsewhere?.publish();
-    const server = await LanguageServer.start(stream, elsewhere?.folder ?? folder);
+    await remote?.publish();
+    const server = await LanguageServer.start(stream, remote?.folder ?? folder);
     for (const text of this.#history) server.append(text);
     return this.#live = { server, stubs, publish };
   }

@@ -19,7 +19,7 @@ import {
 } from "../files/safe.ts";
 import { sha256 } from "../json/digest.ts";
 import { inState, stateFolder } from "../files/user_folders.ts";
-import type { KernelGateway, LastingFacts } from "../kernel/gateway.ts";
+import type { GatewayFacts, KernelGateway } from "../kernel/gateway.ts";
 import {
   endSession,
   GarbageError,
@@ -75,7 +75,7 @@ export type SessionRecord = Readonly<z.infer<typeof recordSchema>>;
 
 const limit = z.number().nullable();
 
-const factsSchema: z.ZodType<LastingFacts> = z.object({
+const factsSchema: z.ZodType<GatewayFacts> = z.object({
   token: z.string(),
   sessionDir: z.string(),
   stubs: z.string(),

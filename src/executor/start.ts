@@ -123,20 +123,20 @@ export async function startParts(
     packages: importable,
   };
   const explained = <T>(start: Promise<T>) => orWhatPythonLacks(start, python, options);
-  const lasting = session === undefined
+  const durableGateway = session === undefined
     ? undefined
-    : parts.use(await explained(KernelGateway.startLasting(gateway, session)));
-  const state = lasting && new SessionState(lasting, { shell });
-  lasting?.exited.then(() => journal?.leave()); // the next host records calls
+    : parts.use(await explained(KernelGateway.startDurable(gateway, session)));
+  const state = durableGateway && new SessionState(durableGateway, { shell });
+  durableGateway?.exited.then(() => journal?.leave()); // the next host records calls
   const kernel = parts.use(
     await explained(KernelHost.start(kernelOptions(options, {
       ...{ workspace, tools, packages, state, shell },
-      isFar: placement !== undefined,
-      gateway: lasting ?? gateway,
+      isRemote: placement !== undefined,
+      gateway: durableGateway ?? gateway,
     }))),
   );
-  const durableParts = session && lasting && state && journal &&
-    { id: session.id, gateway: lasting, state, detached, journal };
+  const durableParts = session && durableGateway && state && journal &&
+    { id: session.id, gateway: durableGateway, state, detached, journal };
   const checker = checkerOf(parts, options, { kernel, workspace });
   if (tools.runner.registry.names.length > 0) checker?.warm();
   return { workspace, kernel, tools, packages, checker, durable: durableParts };
@@ -213,7 +213,7 @@ export async function attachParts(
       await KernelHost.start({
         ...kernelOptions(options, {
           ...{ workspace, tools, packages, state, shell, gateway },
-          isFar: where !== undefined,
+          isRemote: where !== undefined,
         }),
         found: {
           kernel: kept.kernel,
@@ -261,9 +261,9 @@ async function openJournal(
 
 function kernelOptions(
   options: OwnExecutorOptions,
-  { workspace, isFar, tools, packages, gateway, state, shell }: {
+  { workspace, isRemote, tools, packages, gateway, state, shell }: {
     readonly workspace: string;
-    readonly isFar: boolean;
+    readonly isRemote: boolean;
     readonly tools: ToolServer;
     readonly packages: PackageFolder | undefined;
     readonly gateway: KernelGateway | KernelGatewayOptions;
@@ -272,17 +272,17 @@ function kernelOptions(
   },
 ): KernelHostOptions {
   const { imagesDir = "images", spareKernel, installer = "method" } = options;
-  const lasts = gateway instanceof KernelGateway;
+  const isDurable = gateway instanceof KernelGateway;
   return {
     ...options,
     gateway,
-    endGateway: lasts ? () => gateway[Symbol.asyncDispose]() : undefined,
+    endGateway: isDurable ? () => gateway[Symbol.asyncDispose]() : undefined,
     shell,
     installer: packages && installer,
     imagesDir: resolve(workspace, imagesDir),
-    workingDir: isFar ? undefined : workspace, // a placement has its own workspace
+    workingDir: isRemote ? undefined : workspace, // a placement has its own workspace
     // Another host would not know about a spare kernel.
-    spareKernel: lasts ? false : spareKernel,
+    spareKernel: isDurable ? false : spareKernel,
     toolToken: () => {
       const toolToken = tools.renewKernelToken();
       state?.keep({ toolToken });

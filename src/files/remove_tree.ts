@@ -42,18 +42,11 @@ export async function emptyFolder(folder: string, options: EmptyOptions = {}): P
   const others = ["-mindepth", "1", ...(keep === undefined ? [] : ["!", "-path", `./${keep}`])];
   const remedies = [["chmod", "-R", "u+rwX", "--", "."], ["find", ".", ...others, "-delete"]];
   for (;;) {
-    const pass = new Pass(folder, signal);
-    let count = 0;
-    for await (const { name } of Deno.readDir(folder)) {
-      signal?.throwIfAborted();
-      if (name === keep) continue;
-      count++;
-      await pass.try(`${folder}/${name}`, (path) => pass.remove(path));
-    }
+    const { count, changed, failure } = await sweep(folder, options);
     if (count === 0) return;
-    if (pass.changed) continue;
+    if (changed) continue;
     const remedy = remedies.shift();
-    if (remedy === undefined || !await runIn(folder, remedy, signal)) throw pass.failure;
+    if (remedy === undefined || !await runIn(folder, remedy, signal)) throw failure;
   }
 }
 
@@ -69,64 +62,63 @@ export async function removeTree(path: string, options: RemoveTreeOptions): Prom
   await emptyFolder(through, { signal });
 }
 
-/** One pass over the contents of the folder. */
-class Pass {
-  /** Whether anything was removed or moved. */
-  changed = false;
-  /** Why something could not be removed. */
-  failure = new Error("Something is writing to it");
-  readonly #folder: string;
-  readonly #signal: AbortSignal | undefined;
-
-  constructor(folder: string, signal: AbortSignal | undefined) {
-    this.#folder = folder;
-    this.#signal = signal;
-  }
-
-  /** Removes a direct entry of the folder, which code cannot replace. */
-  async remove(path: string): Promise<void> {
-    const { isDirectory, mode } = await Deno.lstat(path);
-    if (isDirectory) {
-      if (((mode ?? 0o700) & 0o700) !== 0o700) await Deno.chmod(path, 0o700);
-      await this.#clear(path);
-    }
-    await Deno.remove(path);
-    this.changed = true;
-  }
+/** Makes one pass over the entries of a folder. */
+async function sweep(folder: string, { keep, signal }: EmptyOptions) {
+  let count = 0;
+  let changed = false; // whether anything was removed or moved
+  let failure = new Error("Something is writing to it");
 
   /** Catches errors, so that one undeletable entry does not block the others. Never rejects. */
-  async try(path: string, remove: (path: string) => Promise<void>): Promise<void> {
+  const attempt = async (path: string, remove: (path: string) => Promise<void>) => {
     try {
       await remove(path);
+      changed = true;
     } catch (error) {
       const hasName = !path.includes(LOST);
-      if (isGone(error) && hasName) this.changed = true; // another process removes the same entry
-      else if (error instanceof Error) this.failure = error;
+      if (isGone(error) && hasName) changed = true; // another process removes the same entry
+      else if (error instanceof Error) failure = error;
     }
-  }
+  };
 
-  async #clear(path: string): Promise<void> {
+  /** Code may replace the entry by a link at any time: neither `remove` nor `rename` follows it. */
+  const takeOut = async (path: string) => {
+    try {
+      await Deno.remove(path); // a file, a link or an empty folder
+    } catch (error) {
+      if (isGone(error)) throw error;
+      await move(path, `${folder}/${crypto.randomUUID()}`); // the next pass finds it
+    }
+  };
+
+  const clear = async (path: string) => {
     let batch: Promise<void>[] = [];
     for await (const { name } of Deno.readDir(path)) {
-      this.#signal?.throwIfAborted();
-      batch.push(this.try(`${path}/${name}`, (path) => this.#takeOut(path)));
+      signal?.throwIfAborted();
+      batch.push(attempt(`${path}/${name}`, takeOut));
       if (batch.length < BATCH) continue;
       await Promise.all(batch);
       batch = [];
     }
     await Promise.all(batch);
-  }
+  };
 
-  /** Code may replace the entry by a link at any time: neither `remove` nor `rename` follows it. */
-  async #takeOut(path: string): Promise<void> {
-    try {
-      await Deno.remove(path); // a file, a link or an empty folder
-    } catch (error) {
-      if (isGone(error)) throw error;
-      await move(path, `${this.#folder}/${crypto.randomUUID()}`); // the next pass finds it
+  /** Removes a direct entry of the folder, which code cannot replace. */
+  const remove = async (path: string) => {
+    const { isDirectory, mode } = await Deno.lstat(path);
+    if (isDirectory) {
+      if (((mode ?? 0o700) & 0o700) !== 0o700) await Deno.chmod(path, 0o700);
+      await clear(path);
     }
-    this.changed = true;
+    await Deno.remove(path);
+  };
+
+  for await (const { name } of Deno.readDir(folder)) {
+    signal?.throwIfAborted();
+    if (name === keep) continue;
+    count++;
+    await attempt(`${folder}/${name}`, remove);
   }
+  return { count, changed, failure };
 }
 
 /** Moves a folder. The system may require that its owner can write to it. */

@@ -11,7 +11,7 @@ import { LinkPort } from "../link/link.ts";
 import { programsOf } from "../sandbox/installation.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { hasLandlock } from "../sandbox/selftest.ts";
-import { type CopiedFolders, RemoteFolders } from "../place/copied_folders.ts";
+import { type CopiedFolders, type CopyFolder, folderCopier } from "../place/copied_folders.ts";
 import type { CheckerProcess } from "./gateway_connection.ts";
 import {
   type Launched,
@@ -20,9 +20,9 @@ import {
   untilReady,
   untilUp,
 } from "../place/launch.ts";
-import type { KernelGatewayOptions, LastingSession, Place } from "../place/place.ts";
-import { explainRemote, remotePlace } from "../place/remote_place.ts";
-import { explainLocal, localPlace } from "../place/local_place.ts";
+import type { DurableSession, KernelGatewayOptions, Place } from "../place/place.ts";
+import { remotePlace } from "../place/remote_place.ts";
+import { localPlace } from "../place/local_place.ts";
 import { KERNEL_FOLDERS } from "../place/session_folder.ts";
 import { WorkspaceFiles } from "../place/workspace_files.ts";
 import type { SupervisedLauncher } from "../place/supervisor.ts";
@@ -73,21 +73,21 @@ export class KernelGateway implements AsyncDisposable {
   #disposing: Promise<void> | undefined;
 
   private constructor(parts: AsyncDisposableStack, running: Running) {
-    const { facts } = running;
+    const { facts, launched, port } = running;
     this.#parts = parts;
-    this.url = new URL(`http://127.0.0.1:${running.port.number}/`);
+    this.#running = running;
+    this.url = new URL(`http://127.0.0.1:${port.number}/`);
     this.token = facts.token;
     this.sessionDir = facts.sessionDir;
     this.sandboxed = facts.sandboxed;
     this.kernelsApart = facts.kernelsApart;
     this.limits = facts.limits;
-    this.exited = running.exited;
-    this.#running = running;
+    this.exited = launched.exited;
   }
 
   /** The last part of the stderr of the gateway and its kernels. */
   get stderrTail(): string {
-    return this.#running.process.stderrTail;
+    return this.#running.launched.process.stderrTail;
   }
 
   /**
@@ -104,65 +104,74 @@ export class KernelGateway implements AsyncDisposable {
    */
   static async start(options: KernelGatewayOptions): Promise<KernelGateway> {
     requirePositive(options, ["startTimeoutMs"]);
-    return await KernelGateway.#open(options, (parts, start) => startIn(parts, start));
+    return await KernelGateway.#open(options, (attempt) => startIn(attempt, options));
   }
 
   /** @internal Starts one that outlives this process. */
-  static async startLasting(
+  static async startDurable(
     options: KernelGatewayOptions,
-    session: LastingSession,
+    session: DurableSession,
   ): Promise<KernelGateway> {
-    return await KernelGateway.#open(options, (parts, start) => startIn(parts, start, session));
+    return await KernelGateway.#open(options, (attempt) => startIn(attempt, options, session));
   }
 
   /** @internal Attaches to one that another process has started. */
   static async attach(
     options: AttachOptions,
     launcher: SupervisedLauncher,
-    facts: LastingFacts,
+    facts: GatewayFacts,
   ): Promise<KernelGateway> {
     return await KernelGateway.#open(
       options,
-      (parts, start) => attachIn(parts, { ...start, launcher, facts }),
+      (attempt) => attachIn(attempt, { options, launcher, facts }),
     );
   }
 
-  static async #open<Options extends AttachOptions>(
-    options: Options,
-    open: (parts: AsyncDisposableStack, start: Start<Options>) => Promise<Running>,
+  static async #open(
+    { startTimeoutMs = START_TIMEOUT_MS, signal }: AttachOptions,
+    open: (attempt: Attempt) => Promise<Running>,
   ): Promise<KernelGateway> {
-    const { startTimeoutMs = START_TIMEOUT_MS, signal } = options;
     const timeout = AbortSignal.timeout(startTimeoutMs);
-    const deadline = anySignal(timeout, signal);
     await using parts = new AsyncDisposableStack();
-    const state: { process?: LauncherProcess } = {};
+    const attempt: Attempt = { parts, deadline: anySignal(timeout, signal) };
     try {
-      const running = await open(parts, { options, deadline, state });
+      const running = await open(attempt);
       return new KernelGateway(parts.move(), running);
     } catch (error) {
       if (error !== timeout.reason || !timeout.aborted) throw error;
       throw new GatewayStartError(
         `The kernel gateway did not answer within ${startTimeoutMs / 1000} s. If this machine is ` +
           "slow or busy, try again (programs: increase startTimeoutMs); otherwise run `ipybox doctor`",
-        { exitCode: null, signal: null, stderrTail: state.process?.stderrTail ?? "" },
+        { exitCode: null, signal: null, stderrTail: attempt.process?.stderrTail ?? "" },
         { cause: error },
       );
     }
   }
 
-  /** @internal */
+  /** @internal Starts a type checker beside the kernels, with a folder for its stubs. */
   openChecker(): CheckerProcess | undefined {
-    return this.#running.checker();
+    const { launched: { link }, facts: { stubs, hasChecker, copied }, copy } = this.#running;
+    const stream = hasChecker ? link.startProgram("checker") : undefined;
+    if (stream === undefined) return undefined;
+    const here = Deno.makeTempDirSync({ dir: copied?.stubs ?? stubs });
+    if (copied === undefined) return { stream, stubs: here };
+    const there = `${stubs}/${basename(here)}`;
+    return {
+      stream,
+      stubs: here,
+      remote: { folder: there, publish: () => copy({ here, there }) },
+    };
   }
 
   /** @internal Copies generated modules to the kernels, if those do not see the workspace. */
   async sync(isChanged?: boolean): Promise<void> {
-    await this.#running.sync?.(isChanged);
+    const { facts: { copied }, copy } = this.#running;
+    if (copied?.modules !== undefined) await copy(copied.modules, isChanged);
   }
 
   /** @internal Starts a program that reads or writes a file of the workspace, beside the kernels. */
   openFile(): ByteStream | undefined {
-    return this.#running.file();
+    return this.#running.launched.link.startProgram("file");
   }
 
   /** @internal Stores facts for the next host; only a durable gateway can. */
@@ -171,7 +180,7 @@ export class KernelGateway implements AsyncDisposable {
     launcher?.keep({ ...kept, gateway: facts });
   }
 
-  /** @internal Leaves a lasting gateway to another host. */
+  /** @internal Leaves a durable gateway to another host. */
   async leave(): Promise<void> {
     await this.#running.launcher?.leave();
     await this[Symbol.asyncDispose]();
@@ -181,11 +190,12 @@ export class KernelGateway implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     using _stage = stage("end the gateway");
     await (this.#disposing ??= this.#parts.disposeAsync());
+    await this.exited; // then its clients report the end
   }
 }
 
 /** The facts about a gateway that another host needs. */
-export interface LastingFacts {
+export interface GatewayFacts {
   readonly token: string;
   readonly sessionDir: string;
   readonly stubs: string;
@@ -200,68 +210,59 @@ export interface LastingFacts {
 /** Options of a gateway that already runs. */
 type AttachOptions = Pick<KernelGatewayOptions, "kernelDoor" | "startTimeoutMs" | "signal" | "log">;
 
-/** The parts of a start. */
-interface Start<Options = KernelGatewayOptions> {
-  readonly options: Options;
+/** A start or an attachment under way. */
+interface Attempt {
+  /** Undoes it. */
+  readonly parts: AsyncDisposableStack;
   readonly deadline: AbortSignal;
-  /** The facts known about the process so far. */
-  readonly state: { process?: LauncherProcess };
+  /** The launcher, as soon as it is known. */
+  process?: LauncherProcess;
 }
 
 /** A gateway that answers. */
 interface Running {
+  readonly launched: Launched;
   readonly port: LinkPort;
-  readonly facts: LastingFacts;
-  readonly process: LauncherProcess;
-  readonly exited: Promise<ProcessEvidence>;
-  readonly checker: () => CheckerProcess | undefined;
-  readonly sync?: ((isChanged?: boolean) => Promise<void>) | undefined;
-  readonly file: () => ByteStream | undefined;
+  readonly facts: GatewayFacts;
+  /** Copies folders of this machine to the kernels. */
+  readonly copy: CopyFolder;
   /** The supervisor of a launcher that outlives this process. */
-  readonly launcher?: SupervisedLauncher | undefined;
+  readonly launcher: SupervisedLauncher | undefined;
+}
+
+function runningAt(
+  parts: AsyncDisposableStack,
+  { launched, facts, launcher }: Pick<Running, "launched" | "facts" | "launcher">,
+): Running {
+  const { link } = launched;
+  const port = parts.use(LinkPort.open(link));
+  const copy = folderCopier(new WorkspaceFiles(() => link.startProgram("file")));
+  return { launched, port, facts, copy, launcher };
 }
 
 /** Opens the link to a gateway that runs. */
 async function attachIn(
-  parts: AsyncDisposableStack,
-  { options, deadline, state, launcher, facts }: Start<AttachOptions> & {
+  attempt: Attempt,
+  { options, launcher, facts }: {
+    readonly options: AttachOptions;
     readonly launcher: SupervisedLauncher;
-    readonly facts: LastingFacts;
+    readonly facts: GatewayFacts;
   },
 ): Promise<Running> {
+  const { parts, deadline } = attempt;
+  attempt.process = launcher;
   const launched = linkTo(parts, launcher, options.kernelDoor);
-  state.process = launcher;
-  const { sandboxed } = facts;
-  const { where } = launcher;
-  const explain = (last: ProcessEvidence, cause: unknown) =>
-    where === undefined
-      ? explainLocal(last, { sandboxed, cause })
-      : explainRemote(last, { where, cause });
-  await untilReady(launched, explain, deadline);
-  const port = parts.use(LinkPort.open(launched.link));
-  const { exited } = launched;
-  return { facts, ...copying(launched, facts), port, process: launcher, exited, launcher };
-}
-
-/** The folders that the host copies to the kernels and to the checker, which reads the copies. */
-function copying(launched: Launched, facts: LastingFacts) {
-  const { copied } = facts;
-  const file = () => launched.link.startProgram("file");
-  const folders = copied && new RemoteFolders(new WorkspaceFiles(file));
-  const modules = copied?.modules;
-  return {
-    sync: folders && modules && ((isChanged?: boolean) => folders.copy(modules, isChanged)),
-    file,
-    checker: () => openChecker(launched, facts, folders && { folders, stubs: copied.stubs }),
-  };
+  await untilReady(launched, facts, deadline);
+  return runningAt(parts, { launched, facts, launcher });
 }
 
 async function startIn(
-  parts: AsyncDisposableStack,
-  { options, deadline, state }: Start,
-  session?: LastingSession,
+  attempt: Attempt,
+  options: KernelGatewayOptions,
+  session?: DurableSession,
 ): Promise<Running> {
   const { log = silentLogger } = options;
+  const { parts, deadline } = attempt;
   using canaryPort = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const placeIn = options.placement === undefined ? localPlace : remotePlace;
   const place = await placeIn(parts, {
@@ -270,16 +271,27 @@ async function startIn(
     canaryPort: canaryPort.addr.port,
     session,
   });
-  const { process, lasting: launcher, paths, sandboxed, limits } = place;
-  state.process = process;
+  const { process, supervised: launcher, paths, sandboxed, limits, copied } = place;
+  attempt.process = process;
   const launched = linkTo(parts, process, options.kernelDoor);
   await place.begin();
-  const report = await untilReady(launched, place.explain, deadline);
+  const report = await untilReady(launched, place, deadline);
   log.debug(`The launcher is up: ${JSON.stringify(report)}`);
   place.judge(report);
 
   const token = randomToken();
-  const port = parts.use(LinkPort.open(launched.link));
+  const facts: GatewayFacts = {
+    token,
+    sessionDir: paths.session,
+    stubs: paths.stubs,
+    hasChecker: place.python.checker !== undefined,
+    sandboxed,
+    kernelsApart: sandboxed && !place.exposesPrograms &&
+      (report.platform !== "linux" || hasLandlock(report)),
+    limits,
+    copied,
+  };
+  const running = runningAt(parts, { launched, facts, launcher });
   launched.link.start(
     gatewaySpec({
       ...{ options, place, token },
@@ -287,45 +299,15 @@ async function startIn(
       durable: session !== undefined,
     }),
   );
-  const kernelsApart = sandboxed && !place.exposesPrograms &&
-    (report.platform !== "linux" || hasLandlock(report));
-  const facts: LastingFacts = {
-    token,
-    sessionDir: paths.session,
-    stubs: paths.stubs,
-    hasChecker: place.python.checker !== undefined,
-    sandboxed,
-    kernelsApart,
-    limits,
-    copied: place.copied,
-  };
-  const copies = copying(launched, facts);
   await untilUp(
     allDone([
-      untilAnswers(port.number, token, deadline),
-      copies.sync && abortable(copies.sync(), deadline),
+      untilAnswers(running.port.number, token, deadline),
+      copied?.modules && abortable(running.copy(copied.modules), deadline),
     ]).then(() => {}),
     launched,
     deadline,
   );
-  const { exited } = launched;
-  return { facts, ...copies, port, process, exited, launcher };
-}
-
-/** Starts a type checker beside the launcher, with a folder for its stubs, which may need a copy there. */
-function openChecker(
-  { link }: Launched,
-  { stubs, hasChecker }: LastingFacts,
-  copied?: { readonly folders: RemoteFolders; readonly stubs: string },
-): CheckerProcess | undefined {
-  if (!hasChecker) return undefined;
-  const stream = link.startProgram("checker");
-  if (stream === undefined) return undefined;
-  const here = Deno.makeTempDirSync({ dir: copied?.stubs ?? stubs });
-  if (copied === undefined) return { stream, stubs: here };
-  const there = `${stubs}/${basename(here)}`;
-  const publish = () => copied.folders.copy({ here, there });
-  return { stream, stubs: here, elsewhere: { folder: there, publish } };
+  return running;
 }
 
 /**

@@ -18,7 +18,7 @@ export interface CheckerProcess {
    * If the checker is on another machine: the path of that folder there, and a function that copies
    * it.
    */
-  readonly elsewhere?: { readonly folder: string; readonly publish: () => Promise<void> };
+  readonly remote?: { readonly folder: string; readonly publish: () => Promise<void> };
 }
 
 /** The address of a kernel gateway, and information about its process. */

@@ -567,10 +567,7 @@ export class KernelHost implements AsyncDisposable {
     await old?.[Symbol.asyncDispose]();
     signal.throwIfAborted();
     const own = await KernelGateway.start({ ...gateway, signal });
-    const end = async () => {
-      await own[Symbol.asyncDispose]();
-      await own.exited; // then its connection reports the end
-    };
+    const end = () => own[Symbol.asyncDispose]();
     return this.#gateway = new GatewayConnection(own, { end, owned: true });
   }
 

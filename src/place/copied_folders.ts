@@ -28,23 +28,18 @@ const MAX_BYTES = 64 << 20;
 /** The time limit for copying a folder. */
 const COPY_MS = 300_000;
 
-/** Copies folders to the place of kernels. */
-export class RemoteFolders {
-  readonly #files: WorkspaceFiles;
-  readonly #turns = new Mutex();
-  readonly #versions = new Map<string, string>();
+/**
+ * Copies a folder to the place of kernels if it, or possibly its copy, has changed. The link's
+ * failures are reported elsewhere.
+ */
+export type CopyFolder = (folder: CopiedFolder, isChanged?: boolean) => Promise<void>;
 
-  /** @param files The files there. */
-  constructor(files: WorkspaceFiles) {
-    this.#files = files;
-  }
-
-  /**
-   * Copies a folder if it, or possibly its copy, has changed. The link's failures are reported
-   * elsewhere.
-   */
-  async copy({ here, there, within }: CopiedFolder, isChanged = false): Promise<void> {
-    using _turn = await this.#turns.acquire();
+/** Makes a function that copies folders, one after the other, to the place of these files. */
+export function folderCopier(place: WorkspaceFiles): CopyFolder {
+  const turns = new Mutex();
+  const known = new Map<string, string>();
+  return async ({ here, there, within }, isChanged = false) => {
+    using _turn = await turns.acquire();
     const versions: string[] = [];
     for await (const { path, at } of entriesIn(here)) {
       const { ino, size, mtime } = await ifPresent(Deno.lstat(at)) ?? {};
@@ -52,7 +47,7 @@ export class RemoteFolders {
       if (versions.length > MAX_FILES) throw tooLarge(here);
     }
     const version = sha256(versions.sort().join("\n"));
-    if (!isChanged && version === this.#versions.get(there)) return;
+    if (!isChanged && version === known.get(there)) return;
     const files = [];
     let size = 0;
     for await (const { path, at } of entriesIn(here)) {
@@ -64,8 +59,8 @@ export class RemoteFolders {
     }
     const deadline = AbortSignal.timeout(COPY_MS);
     try {
-      await this.#files.replaceFolder(there, await archiveOf(files), deadline);
-      this.#versions.set(there, version);
+      await place.replaceFolder(there, await archiveOf(files), deadline);
+      known.set(there, version);
     } catch (error) {
       const why = deadline.aborted
         ? `it took more than ${COPY_MS / 60_000} min`
@@ -74,7 +69,7 @@ export class RemoteFolders {
         : undefined; // the link is gone
       if (why !== undefined) throw new Error(`Cannot copy ${here} to the kernel: ${why}`);
     }
-  }
+  };
 }
 
 interface Entry {

@@ -7,12 +7,12 @@
 import { z } from "zod";
 import { asset } from "../assets/mod.ts";
 import {
-  type Carrier,
   DEFAULT_IMAGE,
   IMAGE_PYTHON,
+  type PlaceCommand,
   type Seen,
   type StartCommand,
-} from "./carrier.ts";
+} from "./place_command.ts";
 import type { KubernetesPlacement } from "./placement.ts";
 
 interface PodOptions {
@@ -55,7 +55,10 @@ const ENDED = [
 ];
 
 /** A pod that is created for the session, or one from a pool. */
-export function kubernetesCarrier(placement: KubernetesPlacement, options: PodOptions): Carrier {
+export function kubernetesCommand(
+  placement: KubernetesPlacement,
+  options: PodOptions,
+): PlaceCommand {
   const { context, namespace, pool, workspace, volume } = placement;
   const kubectl = [
     "kubectl",

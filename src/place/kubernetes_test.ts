@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { claimOf, kubernetesCarrier, kubernetesFix, podOf, seePod } from "./kubernetes.ts";
+import { claimOf, kubernetesCommand, kubernetesFix, podOf, seePod } from "./kubernetes.ts";
 
 const OPTIONS = { id: "ipybox-1", workspace: "/w", python: "/p", memoryBytes: 2 ** 30 };
 
@@ -138,8 +138,8 @@ Deno.test("objects for a session with a maximum lifetime end by themselves", () 
 });
 
 Deno.test("a claim's pod is the one that its sandbox names", () => {
-  const carrier = kubernetesCarrier({ type: "kubernetes", pool: "warm", context: "c" }, OPTIONS);
-  const [claim, sandbox] = carrier.find ?? [];
+  const place = kubernetesCommand({ type: "kubernetes", pool: "warm", context: "c" }, OPTIONS);
+  const [claim, sandbox] = place.find ?? [];
   const see = claim?.until;
   const ready = (status: string, reason: string, message: string) => ({
     status: {
@@ -156,7 +156,7 @@ Deno.test("a claim's pod is the one that its sandbox names", () => {
   assert(sandbox?.args.includes("warm-a"));
   const annotations = { "agents.x-k8s.io/pod-name": "warm-pod" };
   sandbox?.until?.({ metadata: { name: "warm-a", annotations } });
-  assertEquals(carrier.command(["python3"]), [
+  assertEquals(place.command(["python3"]), [
     ...["kubectl", "--context", "c", "exec", "--stdin", "--quiet", "warm-pod", "--", "python3"],
   ]);
 });

@@ -4,12 +4,18 @@
  * @module
  */
 import { abortable, settledWithin } from "../base/signals.ts";
-import { GatewayStartError, type KernelDiedError, type ProcessEvidence } from "../base/errors.ts";
+import {
+  GatewayStartError,
+  type KernelDiedError,
+  type ProcessEvidence,
+  SandboxUnavailableError,
+} from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import { stage } from "../base/stages.ts";
 import { Link } from "../link/link.ts";
 import { type ByteStream, joinStreams, SocketStream } from "../base/streams.ts";
 import type { ManagedProcess } from "../process/managed_process.ts";
+import { requireSandboxPrerequisites } from "../sandbox/prerequisites.ts";
 import { type SelfTestReport, selfTestSchema } from "../sandbox/selftest.ts";
 
 /** The target of connections from code in kernels: an address of the host, or a function. */
@@ -20,6 +26,8 @@ export type KernelDoorTarget =
 /** The process of a launcher, whether this process or a supervisor has started it. */
 export interface LauncherProcess
   extends Pick<ManagedProcess, "pid" | "pipes" | "stderrTail" | "stop"> {
+  /** The name of its place, if not this machine. */
+  readonly where?: string | undefined;
   /** The supervisor's report of its end, or of its new host. */
   readonly ending?: KernelDiedError | undefined;
   /** The interval of heartbeats to it, if its end might not be noticed otherwise. */
@@ -74,19 +82,21 @@ async function evidence(process: LauncherProcess, link: Link): Promise<ProcessEv
   return process.ending ?? { ...exit, stderrTail: process.stderrTail + broken };
 }
 
-/** Explains why a launcher ended before it said anything. */
-type Explain = (last: ProcessEvidence, cause: unknown) => Promise<Error>;
-
 /** Waits for the launcher's report on its place. */
 export async function untilReady(
   { process, link, exited }: Launched,
-  explain: Explain,
+  { sandboxed }: { readonly sandboxed: boolean },
   deadline: AbortSignal,
 ): Promise<SelfTestReport> {
   using _stage = stage("bwrap and self-test");
   const words = await abortable(link.ready, deadline).catch(async (cause: unknown) => {
     deadline.throwIfAborted();
-    throw await explain(await exited, cause);
+    const last = await exited;
+    if (process.where === undefined && sandboxed) throw await sandboxError(last, cause);
+    const message = process.where === undefined
+      ? `The launcher ${howEnded(last)}`
+      : `The launcher at ${process.where} exited before it said anything`;
+    throw new GatewayStartError(message, last, { cause });
   });
   const report = selfTestSchema.safeParse(words);
   if (report.success) return report.data;
@@ -94,6 +104,18 @@ export async function untilReady(
   throw new GatewayStartError("The launcher's report is malformed", evidence, {
     cause: report.error,
   });
+}
+
+/** Why the sandbox on this machine ended before it ran anything. */
+async function sandboxError(last: ProcessEvidence, cause: unknown): Promise<Error> {
+  let fix = "Run it again, in case files were moved; if that does not help, report this message";
+  let message = `The sandbox ${howEnded(last)} before running anything: ${last.stderrTail.trim()}`;
+  try {
+    await requireSandboxPrerequisites(); // only now: this takes time and permissions
+  } catch (error) {
+    if (error instanceof SandboxUnavailableError) ({ message, fix } = error); // or it is unknown
+  }
+  return new SandboxUnavailableError(message, fix, { cause });
 }
 
 /** How long to wait for the gateway's end, which would explain a failed answer. */

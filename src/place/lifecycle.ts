@@ -9,7 +9,7 @@ import { messageOf } from "../base/message_of.ts";
 import { hostEnv, isGranted } from "../base/permission.ts";
 import { abortable } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
-import type { Carrier, Seen, StartCommand } from "./carrier.ts";
+import type { PlaceCommand, Seen, StartCommand } from "./place_command.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { hostPath, programOf, type ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
@@ -28,7 +28,7 @@ const QUESTION_MS = 3000;
 
 /** Creates a place, and waits for it. */
 export async function makePlace(
-  { name, start = [], find = [] }: Carrier,
+  { name, start = [], find = [] }: PlaceCommand,
   { untrusted, fix, deadline }: StepOptions & { readonly deadline: AbortSignal },
 ): Promise<void> {
   const failed = (text: string) =>
@@ -59,7 +59,7 @@ function isLate({ aborted, reason }: AbortSignal): boolean {
 
 /** Why a place whose command has ended is gone; `undefined` if that is unknown. */
 export async function fateOf(
-  { fate }: Carrier,
+  { fate }: PlaceCommand,
   { untrusted }: StepOptions,
 ): Promise<string | undefined> {
   if (fate?.until === undefined) return undefined;
@@ -77,7 +77,7 @@ export async function fateOf(
 }
 
 export async function endPlace(
-  { name, stop, gone }: Carrier,
+  { name, stop, gone }: PlaceCommand,
   { log, untrusted }: StepOptions,
 ): Promise<void> {
   if (stop === undefined) return;

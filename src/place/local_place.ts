@@ -3,25 +3,18 @@
  *
  * @module
  */
-import {
-  GatewayStartError,
-  type ProcessEvidence,
-  SandboxUnavailableError,
-} from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { LOCALE_VARIABLES } from "../base/host_variables.ts";
 import { hostEnv, hostEnvs } from "../base/permission.ts";
-import { abortable } from "../base/signals.ts";
+import { abortable, allDone } from "../base/signals.ts";
 import type { HeldFolder } from "../files/private_folder.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { hostPath, namedProgram } from "../process/program.ts";
 import { programsOf } from "../sandbox/installation.ts";
-import { effectiveLimits, LimitedTogether, rlimits } from "../sandbox/limits.ts";
-import { requireSandboxPrerequisites } from "../sandbox/prerequisites.ts";
-import { type PreparedSandbox, prepareSandbox, requireSandbox } from "../sandbox/sandbox.ts";
+import { effectiveLimits, limitTogether, rlimits } from "../sandbox/limits.ts";
+import { prepareSandbox, requireSandbox } from "../sandbox/sandbox.ts";
 import { hostPython, probeOf } from "../sandbox/wall.ts";
-import { howEnded } from "./launch.ts";
-import type { LastingSession, Place, PlaceStart } from "./place.ts";
+import type { DurableSession, Place, PlaceStart } from "./place.ts";
 import { locatePython } from "./python_files.ts";
 import { SessionFolder } from "./session_folder.ts";
 import { startSupervisor, SupervisedLauncher, type SupervisorOptions } from "./supervisor.ts";
@@ -35,46 +28,33 @@ export async function localPlace(
   if (options.python === undefined) {
     throw new TypeError("Option python is required on this machine");
   }
-  const limits = effectiveLimits(options.limits, { sandboxed: sandbox !== false });
+  const sandboxed = sandbox !== false;
+  if (!sandboxed) log.warn("No sandbox: executed code can do everything that this user can do");
+  const limits = effectiveLimits(options.limits, { sandboxed });
   const folder = parts.use(await SessionFolder.create(log));
   const workspace = await realFolder(options.workspace);
+  const path = hostPath();
+  const cache = await workspaceCache(workspace);
+  const own = sandboxed
+    ? await hostPython(workspace, options.python)
+    : namedProgram(options.python);
+  const probe = { ...probeOf({ files: [folder.canary], port: canaryPort }), sandboxed };
+  const args = ["-I", "-S", `${folder.launcher}/launcher.py`, JSON.stringify(probe)];
   // Not the kernel's, which a file of the workspace may set: Python is asked on the host.
   const libraryPath = hostEnv("LD_LIBRARY_PATH");
   const located = locatePython(options.python, { workspace, libraryPath, signal: deadline });
-  // Leaves no process behind if the start fails earlier. Its error is reported where it is awaited.
-  const ended = located.then(() => {}, () => {});
-  parts.defer(() => ended);
-  const probe = {
-    ...probeOf({ files: [folder.canary], port: canaryPort }),
-    sandboxed: sandbox !== false,
-  };
-  const args = ["-I", "-S", `${folder.launcher}/launcher.py`, JSON.stringify(probe)];
-  const path = hostPath();
-  const cache = await workspaceCache(workspace);
-  const own = sandbox === false
-    ? namedProgram(options.python)
-    : await hostPython(workspace, options.python);
-  let prepared: PreparedSandbox | undefined;
-  if (sandbox === false) {
-    log.warn("No sandbox: executed code can do everything that this user can do");
-  } else {
-    const contents = located.then((python) => {
-      const readable = [...python.readable, ...packages, ...packages.flatMap(programsOf)];
-      const readOnly = [folder.launcher, folder.runtime, folder.stubs];
-      const writable = cache === undefined ? [] : [cache];
-      const launches = python.isChangeable ? own : python.executable;
-      return { command: [launches, ...args], readable, readOnly, writable };
-    });
-    contents.catch(() => {});
-    // If Python does not work, its own error says more than this one.
-    const unlessPython = async (error: unknown): Promise<never> => {
-      await located;
-      throw error;
-    };
-    prepared = await prepareSandbox(
-      { ...folder, workspace },
-      contents,
-      {
+  const contents = located.then((python) => ({
+    command: [python.isChangeable ? own : python.executable, ...args],
+    readable: [...python.readable, ...packages, ...packages.flatMap(programsOf)],
+    readOnly: [folder.launcher, folder.runtime, folder.stubs],
+    writable: cache === undefined ? [] : [cache],
+  }));
+  contents.catch(() => {}); // the error is reported below
+  // If Python does not work, its own error, which comes first, says more than the sandbox's.
+  const [python, prepared] = await allDone([
+    located,
+    sandboxed
+      ? prepareSandbox({ ...folder, workspace }, contents, {
         ...(sandbox === true ? {} : sandbox),
         python: own,
         limits,
@@ -82,17 +62,14 @@ export async function localPlace(
         signal: deadline,
         path,
         waits: session === undefined, // otherwise the supervisor waits
-      },
-    ).catch(unlessPython);
-  }
-  const python = await located;
+      })
+      : undefined,
+  ]);
   deadline.throwIfAborted();
-  const grouped = new LimitedTogether();
-  if (session === undefined) parts.use(grouped); // removed after the processes in it
   const launch = prepared ??
     { command: namedProgram(python.executable), args, env: { LANG: "C.UTF-8" } };
   const env = { ...(python.isChangeable ? {} : python.variables), ...launch.env };
-  const lasting = session === undefined ? undefined : await launchLasting(session, {
+  const supervised = session === undefined ? undefined : await launchDurable(session, {
     command: [launch.command, ...launch.args],
     env,
     python: own,
@@ -101,13 +78,17 @@ export async function localPlace(
     held: folder.held,
     log,
   });
-  const process = lasting ?? ManagedProcess.spawn({
+  const process = supervised ?? ManagedProcess.spawn({
     command: launch.command,
     args: launch.args,
     cwd: folder.session,
     env,
     onStderr: (line) => log.debug(`gateway: ${line}`),
   });
+  const limited = limitTogether(process.pid, limits, log);
+  if (session === undefined) {
+    parts.defer(async () => await (await limited)?.[Symbol.asyncDispose]());
+  }
   return {
     paths: folder,
     workspace,
@@ -117,15 +98,14 @@ export async function localPlace(
     inherit: prepared?.proxyVariables ?? [],
     limits,
     rlimits: rlimits(limits),
-    sandboxed: prepared !== undefined,
-    hasOwnTmp: prepared !== undefined && Deno.build.os === "linux",
+    sandboxed,
+    hasOwnTmp: sandboxed && Deno.build.os === "linux",
     exposesPrograms: false,
     process,
-    lasting,
+    supervised,
     begin: async () => {
-      grouped.take(process.pid, limits, log);
-      await abortable(grouped.taken, deadline);
-      lasting?.begin((await grouped.taken)?.folders ?? []);
+      const group = await abortable(limited, deadline);
+      supervised?.begin(group?.folders ?? []);
       // It waits for this line until its control group is set up. If it has already ended, its
       // stderr says why.
       if (prepared?.waits) {
@@ -133,13 +113,12 @@ export async function localPlace(
       }
     },
     judge: (report) => {
-      if (prepared !== undefined) requireSandbox(report);
+      if (sandboxed) requireSandbox(report);
     },
-    explain: (last, cause) => explainLocal(last, { sandboxed: prepared !== undefined, cause }),
   };
 }
 
-interface LastingLaunch
+interface DurableLaunch
   extends Pick<SupervisorOptions, "cwd" | "env" | "python" | "hostPrivate" | "reach"> {
   readonly command: readonly string[];
   /** The session's folder on this machine, which the supervisor takes over. */
@@ -150,15 +129,15 @@ interface LastingLaunch
 }
 
 /** Makes a supervisor start a command, and attaches to it. */
-export async function launchLasting(
-  session: LastingSession,
-  { command, held, log, where, ...launch }: LastingLaunch,
+export async function launchDurable(
+  session: DurableSession,
+  { command, held, log, where, ...launch }: DurableLaunch,
 ): Promise<SupervisedLauncher> {
-  const { id, secret, onSocket, ...lasting } = session;
+  const { id, secret, onSocket, ...times } = session;
   const address = { id, secret, socket: `${launch.hostPrivate}/socket`, where };
   await onSocket(address);
   await startSupervisor({
-    ...lasting,
+    ...times,
     ...launch,
     ...{ id, secret, socket: address.socket },
     argv: command,
@@ -167,33 +146,6 @@ export async function launchLasting(
   });
   held.leave();
   return await SupervisedLauncher.attach(address, log);
-}
-
-/** Explains why a launcher on this machine ended before it said anything. */
-export async function explainLocal(
-  last: ProcessEvidence,
-  { sandboxed, cause }: { readonly sandboxed: boolean; readonly cause: unknown },
-): Promise<Error> {
-  if (!sandboxed) return new GatewayStartError(`The launcher ${howEnded(last)}`, last, { cause });
-  return await lackOf(cause) ?? new SandboxUnavailableError(
-    `The sandbox ${howEnded(last)} before running anything: ${last.stderrTail.trim()}`,
-    "Run it again, in case files were moved; if that does not help, report this message",
-    { cause },
-  );
-}
-
-/**
- * The missing prerequisites of this machine. Checked only after a failure: this takes time and
- * permissions.
- */
-async function lackOf(cause: unknown): Promise<SandboxUnavailableError | undefined> {
-  try {
-    await requireSandboxPrerequisites();
-    return undefined;
-  } catch (error) {
-    if (!(error instanceof SandboxUnavailableError)) return undefined; // it could not be determined
-    return new SandboxUnavailableError(error.message, error.fix, { cause });
-  }
 }
 
 async function realFolder(path: string): Promise<string> {

@@ -1,6 +1,5 @@
 import type { EffectiveLimits, Rlimits } from "../sandbox/limits.ts";
 import type { SelfTestReport } from "../sandbox/selftest.ts";
-import type { ProcessEvidence } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { PlaceOptions } from "../executor/options.ts";
 import type { CopiedFolders } from "./copied_folders.ts";
@@ -45,7 +44,7 @@ export interface KernelGatewayOptions extends PlaceOptions {
 }
 
 /** The state of a session that outlives its host. */
-export interface LastingSession extends Omit<SessionAddress, "socket" | "where"> {
+export interface DurableSession extends Omit<SessionAddress, "socket" | "where"> {
   /** The Python that runs its supervisor, if kernels are elsewhere. */
   readonly python?: string | undefined;
   /** Its folder. It exists, and only the host sees it. */
@@ -65,7 +64,7 @@ export interface PlaceStart {
   /** A port of this machine that must not be reachable there. */
   readonly canaryPort: number;
   /** The durable session, if it outlives this process. */
-  readonly session: LastingSession | undefined;
+  readonly session: DurableSession | undefined;
 }
 
 /** The place where kernels run, with a started launcher. */
@@ -98,11 +97,9 @@ export interface Place {
   readonly exposesPrograms: boolean;
   readonly process: LauncherProcess;
   /** The same, if it outlives this process. */
-  readonly lasting?: SupervisedLauncher | undefined;
+  readonly supervised?: SupervisedLauncher | undefined;
   /** Starts the launcher, if it waits for that. */
   begin(): Promise<void>;
   /** Rejects a place whose sandbox does not hold. */
   judge(report: SelfTestReport): void;
-  /** Explains why the launcher ended before it said anything. */
-  explain(last: ProcessEvidence, cause: unknown): Promise<Error>;
 }

@@ -4,13 +4,7 @@
  * @module
  */
 import { asset } from "../assets/mod.ts";
-import {
-  ConfigError,
-  EnvironmentNotReadyError,
-  GatewayStartError,
-  type ProcessEvidence,
-  SandboxUnavailableError,
-} from "../base/errors.ts";
+import { ConfigError, EnvironmentNotReadyError, SandboxUnavailableError } from "../base/errors.ts";
 import { isAllGranted } from "../base/permission.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { randomToken } from "../base/tokens.ts";
@@ -19,14 +13,14 @@ import { lstatIfPresent } from "../files/safe.ts";
 import { sha256 } from "../json/digest.ts";
 import { Boot, bootCommand, type Facts, IMAGE_PROGRAMS, type SeenMounts } from "./boot.ts";
 import {
-  type Carrier,
-  commandCarrier,
-  containerCarrier,
+  containerCommand,
   DEFAULT_IMAGE,
+  givenCommand,
   IMAGE_PYTHON,
-  sshCarrier,
-} from "./carrier.ts";
-import { kubernetesCarrier, kubernetesFix } from "./kubernetes.ts";
+  type PlaceCommand,
+  sshCommand,
+} from "./place_command.ts";
+import { kubernetesCommand, kubernetesFix } from "./kubernetes.ts";
 import {
   bindsWorkspace,
   type ContainerPlacement,
@@ -51,8 +45,8 @@ import {
   trustedEnvironment,
 } from "./lifecycle.ts";
 import { howEnded, type LauncherProcess } from "./launch.ts";
-import type { KernelGatewayOptions, LastingSession, Place, PlaceStart } from "./place.ts";
-import { launchLasting } from "./local_place.ts";
+import type { DurableSession, KernelGatewayOptions, Place, PlaceStart } from "./place.ts";
+import { launchDurable } from "./local_place.ts";
 import { programs, SessionPaths } from "./session_folder.ts";
 import type { Reach, SupervisedLauncher } from "./supervisor.ts";
 
@@ -75,24 +69,24 @@ export async function remotePlace(
     idle_seconds: session.idleMs / 1000 + MARGIN_SECONDS,
     max_seconds: session.maxMs / 1000 + MARGIN_SECONDS,
   };
-  const lasts = session !== undefined;
+  const isDurable = session !== undefined;
   const hostPrivate = folder.path;
-  const carrier = await carrierOf(placement, { options, hostPrivate, limits, times });
-  const python = options.python ?? carrier.python;
-  if (isWalled && carrier.usesBubblewrap) refuseReplaceable(python, carrier);
+  const place = await placeCommandOf(placement, { options, hostPrivate, limits, times });
+  const python = options.python ?? place.python;
+  if (isWalled && place.usesBubblewrap) refuseReplaceable(python, place);
   const fix = (text: string) => fixOf(placement, text);
-  const process = await RemoteProcess.start(parts, carrier, {
-    ...{ log, python, workspace, deadline, lasts, fix },
+  const process = await RemoteProcess.start(parts, place, {
+    ...{ log, python, workspace, deadline, isDurable, fix },
   });
   const boot = new Boot(process.pipes, { programs: programs(), deadline });
   const facts = await boot.begin() ?? await process.failed(deadline);
-  const { mayHaveInterfaces = false } = carrier;
+  const { mayHaveInterfaces = false } = place;
   const leavesNetwork = isWalled && mayHaveInterfaces;
-  requireFit(facts, { placement, carrier, python, isWalled });
-  const unbounded = unboundedIn(facts, carrier, limits);
+  requireFit(facts, { placement, place, python, isWalled });
+  const unbounded = unboundedIn(facts, place, limits);
   if (unbounded.length > 0) {
     log.warn(
-      `${carrier.name} does not bound the ${
+      `${place.name} does not bound the ${
         unbounded.join(" and the ")
       } of a session as a whole, although ` +
         "ipybox requested it: limits apply to single processes. Check its support for control groups",
@@ -102,8 +96,8 @@ export async function remotePlace(
     `/tmp/ipybox.${randomToken().slice(0, 16)}`,
     facts.has ? IMAGE_PROGRAMS : undefined,
   );
-  const inner = carrier.workspace ?? `${paths.session}/workspace`;
-  const bwrap = isWalled && carrier.usesBubblewrap ? facts.bwrap : null;
+  const inner = place.workspace ?? `${paths.session}/workspace`;
+  const bwrap = isWalled && place.usesBubblewrap ? facts.bwrap : null;
   const modules = `${paths.session}/modules`;
   const filter = isWalled ? filterFor(facts) : new Uint8Array(0);
   // Other users there see the session's folder before this one is made.
@@ -111,16 +105,16 @@ export async function remotePlace(
   const there = { id: sessionId(), folder: own, socket: `${own}/socket`, secret: randomToken() };
   await boot.finish({
     root: paths.root,
-    mounts: isWalled ? await mountsSeen(carrier) : null,
+    mounts: isWalled ? await mountsSeen(place) : null,
     folders: [
       ...paths.empty,
       modules,
-      ...carrier.isBound || (bwrap !== null && carrier.workspace !== undefined) ? [] : [inner],
+      ...place.isBound || (bwrap !== null && place.workspace !== undefined) ? [] : [inner],
     ],
     programs: facts.has ? IMAGE_PROGRAMS : paths.session,
     probe: {
       ...probeOf({
-        files: [canary, ...carrier.isBound ? [`${inner}/.ipybox/code-ran`] : []],
+        files: [canary, ...place.isBound ? [`${inner}/.ipybox/code-ran`] : []],
         port: canaryPort,
       }),
       elsewhere: true,
@@ -137,7 +131,7 @@ export async function remotePlace(
       write: [paths.session],
       keep: [paths.launcher, paths.runtime],
       ...{ mask: [], real: [], identities: [], devices: [], environment: {} },
-      workspace: carrier.workspace ?? null,
+      workspace: place.workspace ?? null,
       filter: filter.toHex(),
       ...{
         network: "none",
@@ -150,11 +144,11 @@ export async function remotePlace(
     },
     supervisor: times === undefined ? null : { ...there, ...times },
   }, facts);
-  let lasting: SupervisedLauncher | undefined;
+  let supervised: SupervisedLauncher | undefined;
   if (session !== undefined) {
     if (!await boot.held()) await process.failed(deadline);
-    lasting = await superviseRemote(session, {
-      carrier,
+    supervised = await superviseRemote(session, {
+      place,
       python,
       there,
       folder,
@@ -165,7 +159,7 @@ export async function remotePlace(
     parts.defer(() => leaving);
   }
   if (!isWalled) {
-    log.warn(`No sandbox: executed code can do everything that ${carrier.name} can do`);
+    log.warn(`No sandbox: executed code can do everything that ${place.name} can do`);
   }
   return {
     paths,
@@ -175,7 +169,7 @@ export async function remotePlace(
     path: "/usr/local/bin:/usr/bin:/bin",
     copied: {
       stubs,
-      ...(carrier.isBound ? {} : {
+      ...(place.isBound ? {} : {
         modules: {
           here: `${workspace}/mcptools`,
           there: modules,
@@ -191,14 +185,13 @@ export async function remotePlace(
     sandboxed: isWalled,
     hasOwnTmp: bwrap !== null,
     exposesPrograms: bwrap === null && !facts.has,
-    process: lasting ?? process,
-    lasting,
-    begin: () => Promise.resolve(lasting?.begin([])),
+    process: supervised ?? process,
+    supervised,
+    begin: () => Promise.resolve(supervised?.begin([])),
     judge: (report) => {
-      if (isWalled) requireSandbox(report, { elsewhere: true });
-      if (lasts && isWalled && bwrap === null) requireApart(report, carrier.name);
+      if (isWalled) requireSandbox(report, { isRemote: true });
+      if (isDurable && isWalled && bwrap === null) requireApart(report, place.name);
     },
-    explain: (last, cause) => explainRemote(last, { where: carrier.name, cause }),
   };
 }
 
@@ -218,20 +211,11 @@ export function requireApart(
   );
 }
 
-/** Explains why a launcher elsewhere ended before it said anything. */
-export function explainRemote(
-  last: ProcessEvidence,
-  { where, cause }: { readonly where: string; readonly cause: unknown },
-): Promise<Error> {
-  const message = `The launcher at ${where} exited before it said anything`;
-  return Promise.resolve(new GatewayStartError(message, last, { cause }));
-}
-
 /** Added to time limits there, so that the supervisor here applies its own first. */
 const MARGIN_SECONDS = 60;
 
 interface RemoteSupervisorOptions {
-  readonly carrier: Carrier;
+  readonly place: PlaceCommand;
   readonly python: string;
   /** The socket and the secret of the supervisor there. */
   readonly there: Pick<Reach, "socket" | "secret">;
@@ -242,16 +226,16 @@ interface RemoteSupervisorOptions {
 
 /** Starts a supervisor here, which reaches the one there. */
 async function superviseRemote(
-  session: LastingSession,
-  { carrier, python, there, folder, log, workspace }: RemoteSupervisorOptions,
+  session: DurableSession,
+  { place, python, there, folder, log, workspace }: RemoteSupervisorOptions,
 ): Promise<SupervisedLauncher> {
   const untrusted = [workspace];
   const located = async ([program = "", ...args]: readonly string[]) => {
     return [await programOf(program, { untrusted }), ...args];
   };
-  const { start, command, reach = command, stop, stopsLasting = false, gone = null } = carrier;
+  const { start, command, reach = command, stop, stopsDurable = false, gone = null } = place;
   const own = session.python ?? await programOf("python3", { untrusted });
-  return await launchLasting(session, {
+  return await launchDurable(session, {
     command: [],
     reach: {
       command: await located(reach(bootCommand(python))),
@@ -259,7 +243,7 @@ async function superviseRemote(
       socket: there.socket,
       secret: there.secret,
       stop: stop === undefined ? null : await located(stop),
-      made: start !== undefined || stopsLasting,
+      made: start !== undefined || stopsDurable,
       gone,
       patience_seconds: session.idleMs / 1000 + MARGIN_SECONDS,
     },
@@ -269,7 +253,7 @@ async function superviseRemote(
     hostPrivate: folder.path,
     held: folder,
     log,
-    where: carrier.name,
+    where: place.name,
   });
 }
 
@@ -277,8 +261,8 @@ async function superviseRemote(
  * The limits for the whole session that an engine was given but does not apply, as can happen if it
  * is rootless.
  */
-function unboundedIn(facts: Facts, carrier: Carrier, limits: EffectiveLimits): string[] {
-  if (carrier.bounds !== true) return [];
+function unboundedIn(facts: Facts, place: PlaceCommand, limits: EffectiveLimits): string[] {
+  if (place.bounds !== true) return [];
   const wanted = [
     ...(limits.memoryBytes === null ? [] : ["memory"] as const),
     ...(limits.processes === null ? [] : ["processes"] as const),
@@ -287,7 +271,7 @@ function unboundedIn(facts: Facts, carrier: Carrier, limits: EffectiveLimits): s
 }
 
 /** Rejects a Python there that code could replace: it starts each session, outside its sandbox. */
-function refuseReplaceable(python: string, { name, workspace }: Carrier): void {
+function refuseReplaceable(python: string, { name, workspace }: PlaceCommand): void {
   if (workspace === undefined || !isInside(python, workspace)) return;
   throw new ConfigError(
     `Cannot use ${python} at ${name}: code could replace it, as it is in the workspace ${workspace}. ` +
@@ -311,7 +295,7 @@ function refuseLocal({ sandbox, packages = [] }: KernelGatewayOptions): void {
   }
 }
 
-interface CarrierOptions {
+interface PlaceCommandOptions {
   readonly options: KernelGatewayOptions;
   readonly hostPrivate: string;
   readonly limits: EffectiveLimits;
@@ -319,13 +303,16 @@ interface CarrierOptions {
   readonly times: { readonly idle_seconds: number; readonly max_seconds: number } | undefined;
 }
 
-async function carrierOf(placement: Placement, options: CarrierOptions): Promise<Carrier> {
+async function placeCommandOf(
+  placement: Placement,
+  options: PlaceCommandOptions,
+): Promise<PlaceCommand> {
   switch (placement.type) {
     case "docker":
     case "podman":
       return await containerOf(placement, options);
     case "kubernetes":
-      return kubernetesCarrier(placement, {
+      return kubernetesCommand(placement, {
         id: sessionId(),
         workspace: options.options.workspace,
         python: options.options.python ?? IMAGE_PYTHON,
@@ -334,9 +321,9 @@ async function carrierOf(placement: Placement, options: CarrierOptions): Promise
         maxSeconds: options.times && options.times.max_seconds + MARGIN_SECONDS,
       });
     case "ssh":
-      return sshCarrier(placement);
+      return sshCommand(placement);
     case "command":
-      return commandCarrier(placement);
+      return givenCommand(placement);
   }
 }
 
@@ -357,8 +344,8 @@ function podMemory(limits: KernelGatewayOptions["limits"]): number | null {
 
 async function containerOf(
   placement: ContainerPlacement,
-  { options, hostPrivate, limits, times }: CarrierOptions,
-): Promise<Carrier> {
+  { options, hostPrivate, limits, times }: PlaceCommandOptions,
+): Promise<PlaceCommand> {
   const { log = silentLogger, sandbox } = options;
   const isBound = bindsWorkspace(placement);
   const workspace = isBound ? await Deno.realPath(options.workspace) : options.workspace;
@@ -379,17 +366,17 @@ async function containerOf(
         'Give it to an ordinary user, or hide it from code: {"type": "docker", "workspace": "none"}',
     );
   }
-  return containerCarrier(placement, {
+  return containerCommand(placement, {
     id: sessionId(),
-    ...{ workspace, protectedPaths, owner, lasts: times !== undefined },
+    ...{ workspace, protectedPaths, owner, isDurable: times !== undefined },
     memoryBytes: limits.memoryBytes,
     processes: limits.processes,
     rootless: Deno.build.os === "linux" && Deno.uid() !== 0,
   });
 }
 
-/** The carrier's mounts as they must look from inside; `null` if that cannot be determined. */
-async function mountsSeen({ mounts = [] }: Carrier): Promise<SeenMounts | null> {
+/** The place's mounts as they must look from inside; `null` if that cannot be determined. */
+async function mountsSeen({ mounts = [] }: PlaceCommand): Promise<SeenMounts | null> {
   // Deno lets only programs with all permissions read this file.
   if (mounts.length === 0 || Deno.build.os !== "linux" || !isAllGranted()) return null;
   const kernel = await Deno.readTextFile("/proc/sys/kernel/random/boot_id");
@@ -444,14 +431,14 @@ function addressesOf({ apiServer, node }: Facts): (readonly [host: string, port:
 /** Rejects a place that lacks something. */
 function requireFit(
   facts: Facts,
-  { placement, carrier, python, isWalled }: {
+  { placement, place, python, isWalled }: {
     readonly placement: Placement;
-    readonly carrier: Carrier;
+    readonly place: PlaceCommand;
     readonly python: string;
     readonly isWalled: boolean;
   },
 ): void {
-  const { name, install } = carrier;
+  const { name, install } = place;
   const { missing, version: [major, minor], requirements, bwrap } = facts;
   if (major !== 3 || minor < 10) {
     throw new EnvironmentNotReadyError(
@@ -472,7 +459,7 @@ function requireFit(
       BUILD,
     );
   }
-  if (isWalled && carrier.usesBubblewrap && bwrap === null) {
+  if (isWalled && place.usesBubblewrap && bwrap === null) {
     throw new SandboxUnavailableError(
       `bubblewrap is not installed at ${name}, so code would run there without a sandbox`,
       "Install it there (sudo apt-get install bubblewrap), or run without a sandbox: --no-sandbox",
@@ -489,28 +476,28 @@ const LEAVE_MS = 500;
 /** The command that carries a launcher. How it exits says nothing about the launcher's exit. */
 class RemoteProcess implements LauncherProcess {
   readonly #process: ManagedProcess;
-  readonly #carrier: Carrier;
+  readonly #place: PlaceCommand;
   readonly #options: StepOptions;
   #end = "";
   #stopping: Promise<ExitStatus> | undefined;
 
-  private constructor(process: ManagedProcess, carrier: Carrier, options: StepOptions) {
+  private constructor(process: ManagedProcess, place: PlaceCommand, options: StepOptions) {
     this.#process = process;
-    this.#carrier = carrier;
+    this.#place = place;
     this.#options = options;
   }
 
   /** Creates the place, and starts the command that leads there. */
   static async start(
     parts: AsyncDisposableStack,
-    carrier: Carrier,
-    { log, python, workspace, deadline, lasts, fix }: {
+    place: PlaceCommand,
+    { log, python, workspace, deadline, isDurable, fix }: {
       readonly log: Logger;
       readonly python: string;
       readonly workspace: string;
       readonly deadline: AbortSignal;
       /** Whether the launcher outlives the command. */
-      readonly lasts: boolean;
+      readonly isDurable: boolean;
       /** The fix for an error message of a command. */
       readonly fix: (text: string) => string;
     },
@@ -518,31 +505,35 @@ class RemoteProcess implements LauncherProcess {
     const untrusted = [workspace];
     await using made = new AsyncDisposableStack();
     const steps = { log, untrusted, fix };
-    const [first = ""] = carrier.start?.[0]?.args ?? [];
+    const [first = ""] = place.start?.[0]?.args ?? [];
     if (first !== "") {
       await installed(first, untrusted);
       // Removes what it created. The original error is reported, so failures here are not.
-      made.defer(() => endPlace(carrier, { ...steps, log: silentLogger }));
+      made.defer(() => endPlace(place, { ...steps, log: silentLogger }));
     }
-    await makePlace(carrier, { ...steps, deadline });
-    const [program = "", ...args] = carrier.command(bootCommand(python));
+    await makePlace(place, { ...steps, deadline });
+    const [program = "", ...args] = place.command(bootCommand(python));
     const command = await installed(program, untrusted);
     deadline.throwIfAborted();
     const process = ManagedProcess.spawn({
       command,
       args,
       env: await trustedEnvironment(untrusted),
-      onStderr: (line) => log.debug(`${carrier.name}: ${line}`),
-      ...(lasts ? { inputGraceMs: LEAVE_MS } : {}),
+      onStderr: (line) => log.debug(`${place.name}: ${line}`),
+      ...(isDurable ? { inputGraceMs: LEAVE_MS } : {}),
     });
     made.move();
-    const far = new RemoteProcess(process, carrier, steps);
-    parts.defer(async () => void await far.stop());
-    return far;
+    const remote = new RemoteProcess(process, place, steps);
+    parts.defer(async () => void await remote.stop());
+    return remote;
+  }
+
+  get where(): string {
+    return this.#place.name;
   }
 
   get beatMs(): number | undefined {
-    return this.#carrier.beatMs;
+    return this.#place.beatMs;
   }
 
   get pid(): number {
@@ -569,13 +560,13 @@ class RemoteProcess implements LauncherProcess {
   async #stop(): Promise<ExitStatus> {
     const exit = await this.#process.stop();
     if (exit.exitCode !== 0) {
-      this.#end = `${this.#carrier.name} ${howEnded({ ...exit, stderrTail: "" })}\n`;
+      this.#end = `${this.#place.name} ${howEnded({ ...exit, stderrTail: "" })}\n`;
     }
-    const fate = exit.exitCode === 0 ? undefined : await fateOf(this.#carrier, this.#options);
-    if (fate !== undefined) this.#end += `${this.#carrier.name}: ${fate}\n`;
+    const fate = exit.exitCode === 0 ? undefined : await fateOf(this.#place, this.#options);
+    if (fate !== undefined) this.#end += `${this.#place.name}: ${fate}\n`;
     // It may have exited before its child processes: engines have another command to end those.
-    if (exit.exitCode !== 0 || this.#carrier.start !== undefined) {
-      await endPlace(this.#carrier, this.#options);
+    if (exit.exitCode !== 0 || this.#place.start !== undefined) {
+      await endPlace(this.#place, this.#options);
     }
     return { exitCode: null, signal: null };
   }
@@ -588,7 +579,7 @@ class RemoteProcess implements LauncherProcess {
     // Text from another machine must not look like a line of ours.
     const said = text.replaceAll("\n", "\n  ") || "it ended without a message";
     throw new EnvironmentNotReadyError(
-      `Cannot start a kernel with ${this.#carrier.name}: ${said}`,
+      `Cannot start a kernel with ${this.#place.name}: ${said}`,
       this.#options.fix(text),
     );
   }

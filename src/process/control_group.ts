@@ -6,6 +6,7 @@
  */
 import { dirname, join } from "node:path";
 import { hostEnv, isGranted, mayRead } from "../base/permission.ts";
+import { stage } from "../base/stages.ts";
 import { findProgram } from "./program.ts";
 import { runProgram } from "./run_program.ts";
 
@@ -48,6 +49,7 @@ export class ControlGroup implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    using _stage = stage("remove the control group");
     for (const folder of this.#folders) await removeWhenEmpty(folder);
     await this.#sweeping;
   }

@@ -35,12 +35,6 @@ export interface BuildOptions {
   cacheDir?: string;
   /** Whether to rebuild an environment that is ready, for instance because it is damaged. */
   rebuild?: boolean;
-  /**
-   * The interpreter that the environment is made from.
-   *
-   * @default {the first on the PATH that is new enough}
-   */
-  basePython?: string;
   /** Variables for the installer, over those of this process, such as `PIP_INDEX_URL`. */
   env?: Readonly<Record<string, string>>;
   /** Receives a line of progress at least every few seconds. */
@@ -149,9 +143,7 @@ async function planBuild(
   const step = { env: { ...await installerEnv(), ...options.env }, onProgress, signal };
   await requireOwnPlaces(step.env);
   const uv = await findProgram("uv", { path: step.env.PATH });
-  const base = options.basePython === undefined
-    ? await findBaseInterpreter(uv === undefined, onProgress)
-    : await inspectInterpreter(options.basePython);
+  const base = await findBaseInterpreter(uv === undefined, onProgress);
   if (base === undefined) {
     throw new EnvironmentNotReadyError(
       "No Python 3.10 or newer on the PATH can create virtual environments",

@@ -28,7 +28,7 @@ import { trustedPath } from "../process/trusted_path.ts";
 import { readSandboxConfig } from "../sandbox/config.ts";
 import { confine, type Confined, type Needs } from "../sandbox/confine.ts";
 import { pythonFolders } from "../sandbox/installation.ts";
-import { effectiveLimits, LimitedTogether } from "../sandbox/limits.ts";
+import { effectiveLimits, limitTogether } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { isOwnProgram } from "../sandbox/workspace.ts";
 import {
@@ -522,14 +522,13 @@ export class PackageFolder {
     const looking = { session, signal: anySignal(signal, failed.signal) };
     const prepared = this.#prepare(step, looking);
     const settled = prepared.then(() => {}, () => {}); // its error is reported where it is awaited
-    await using looked = new AsyncDisposableStack();
-    looked.defer(() => settled);
-    looked.defer(() => failed.abort());
+    await using parts = new AsyncDisposableStack();
+    parts.defer(() => settled);
+    parts.defer(() => failed.abort());
     const launch = await this.#launch(job, step, { session, hostPrivate: host.path, prepared });
     const output = new OutputTail(MAX_OUTPUT_BYTES);
-    await using group = new LimitedTogether(); // disposed after its processes
     // It has no state to save, so it gets little time to end.
-    await using process = ManagedProcess.spawn({
+    const process = ManagedProcess.spawn({
       ...launch,
       cwd: session, // files in the workspace must not affect it
       onStderr: (line) => {
@@ -540,7 +539,10 @@ export class PackageFolder {
       termGraceMs: 1000,
     });
     const sandboxed = this.#options.sandbox !== false;
-    if (sandboxed) group.take(process.pid, effectiveLimits(undefined, { sandboxed }), this.#log);
+    const limits = effectiveLimits(undefined, { sandboxed });
+    const limited = sandboxed ? limitTogether(process.pid, limits, this.#log) : undefined;
+    parts.defer(async () => await (await limited)?.[Symbol.asyncDispose]());
+    parts.use(process); // it ends before its group
     let lastLine = "";
     const said = (async () => {
       for await (const chunk of bytesOf(process.pipes)) {

@@ -2,10 +2,9 @@ import { PROXY_VARIABLES } from "../base/host_variables.ts";
 import { hostEnvs } from "../base/permission.ts";
 import type { Logger } from "../base/log.ts";
 import { hostPath, type ProgramPath } from "../process/program.ts";
-import { trustedPath } from "../process/trusted_path.ts";
 import type { SandboxConfig } from "./config.ts";
 import { effectiveLimits } from "./limits.ts";
-import { checked, enclose, hostPython, SYSTEM } from "./wall.ts";
+import { enclose, hostPython } from "./wall.ts";
 import { userFolders } from "./workspace.ts";
 
 /** The needs of a program besides its own files. */
@@ -58,32 +57,30 @@ export async function confine(
   options: { readonly log: Logger; readonly signal: AbortSignal },
 ): Promise<Confined> {
   const { session, writable, hostPrivate, config, needs } = program;
-  const untrusted = [session, ...writable];
-  const path = await trustedPath(hostPath(), untrusted);
   const python = await hostPython(session, program.python);
   const limits = effectiveLimits(undefined, { sandboxed: true });
   const temporary = `${session}/tmp`;
   await Deno.mkdir(temporary, { recursive: true });
   // `srt` sets variables for its proxy, which the program must keep.
   const own = Object.entries(program.env).map(([name, value]) => `${name}=${value}`);
-  const command = await checked(["/usr/bin/env", ...own, ...program.command], {
-    ...{ python, hostPrivate, limits },
-    cwd: session,
-  });
   const mask = [...await userFolders(), ...program.hidden ?? []];
   const { env, ...launch } = await enclose({
     contents: Promise.resolve(needs).then(({ readable, hosts } = { readable: [], hosts: [] }) => ({
       view: {
-        show: [...SYSTEM[Deno.build.os] ?? [], ...program.readable, ...readable],
+        show: [...program.readable, ...readable],
         write: [session, ...writable],
         keep: [],
         mask,
       },
-      ...{ command, hosts },
+      command: ["/usr/bin/env", ...own, ...program.command],
+      hosts,
     })),
     base: session,
+    cwd: session,
+    path: hostPath(),
+    untrusted: writable,
     early: needs !== undefined,
-    ...{ hostPrivate, path, temporary, python, config, limits, ...options },
+    ...{ hostPrivate, temporary, python, config, limits, ...options },
   });
   return { ...launch, env: { ...hostEnvs(PROXY_VARIABLES), LANG: "C.UTF-8", ...env } };
 }

@@ -1,5 +1,4 @@
 import type { Logger } from "../base/log.ts";
-import { stage } from "../base/stages.ts";
 import { ControlGroup } from "../process/control_group.ts";
 
 /**
@@ -127,25 +126,22 @@ function withoutNull(values: Record<string, number | null>): Record<string, numb
 /** How many processes of a session are ipybox's own: bubblewrap, relays, launcher, gateway, checker. */
 export const OWN_PROCESSES = 64;
 
-/** The control group of a sandbox's processes, if one is available. */
-export class LimitedTogether implements AsyncDisposable {
-  /** Settles once the group exists or turns out to be unavailable. */
-  taken: Promise<ControlGroup | undefined> = Promise.resolve(undefined);
-
-  /** Limits a process together with everything it will start. */
-  take(pid: number, { memoryBytes, processes }: EffectiveLimits, log: Logger): void {
-    const count = processes === null ? null : processes + OWN_PROCESSES;
-    this.taken = ControlGroup.take(pid, { memoryBytes, processes: count }).then((group) => {
-      log.debug(group ? `Limited as a whole by ${group.keeper}` : "No control group is available");
-      return group;
-    }, (error: unknown) => {
-      log.warn(`The processes of a sandbox are not limited as a whole: ${error}`);
-      return undefined;
-    });
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    using _stage = stage("remove the control group");
-    await (await this.taken)?.[Symbol.asyncDispose]();
+/**
+ * Limits a process together with everything that it will start. Resolves with the control group,
+ * which must outlive them, if one is available.
+ */
+export async function limitTogether(
+  pid: number,
+  { memoryBytes, processes }: EffectiveLimits,
+  log: Logger,
+): Promise<ControlGroup | undefined> {
+  const count = processes === null ? null : processes + OWN_PROCESSES;
+  try {
+    const group = await ControlGroup.take(pid, { memoryBytes, processes: count });
+    log.debug(group ? `Limited as a whole by ${group.keeper}` : "No control group is available");
+    return group;
+  } catch (error) {
+    log.warn(`The processes of a sandbox are not limited as a whole: ${error}`);
+    return undefined;
   }
 }

@@ -1,5 +1,5 @@
 import { dirname, join, resolve } from "node:path";
-import { parse } from "@std/dotenv";
+import { parseEnv } from "node:util";
 import { FILE_IDENTITY, OwnEntries } from "../files/own_entries.ts";
 import { lstatIfPresent, readHostileFile } from "../files/safe.ts";
 import { lstatIfAllowed, realPathIfSeen } from "../process/trusted_path.ts";
@@ -26,7 +26,15 @@ export async function readVariables(workspace: string): Promise<DotenvFile> {
   if (!status?.isFile) return NO_FILE;
   const { dev, ino, birthtime } = status;
   const identity = birthtime === null ? null : `${dev}:${ino}:${birthtime.getTime()}`;
-  return { variables: parse(await readHostileFile(path) ?? ""), identity };
+  return { variables: parseDotenv(await readHostileFile(path) ?? ""), identity };
+}
+
+/** The variables in the text of a `.env` file. */
+export function parseDotenv(text: string): Record<string, string> {
+  const variables = Object.entries(parseEnv(text.replace(/^\ufeff/, "")));
+  return Object.fromEntries(
+    variables.flatMap(([name, value]) => value === undefined ? [] : [[name, value]]),
+  );
 }
 
 /**

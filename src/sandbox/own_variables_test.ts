@@ -1,7 +1,18 @@
 import { assertEquals } from "@std/assert";
 import { inOwnProcess } from "../../tests/support/own_process.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
-import { acceptVariables, ownVariables, readVariables, recordVariables } from "./own_variables.ts";
+import {
+  acceptVariables,
+  ownVariables,
+  parseDotenv,
+  readVariables,
+  recordVariables,
+} from "./own_variables.ts";
+
+Deno.test("parseDotenv() reads quotes, comments and export prefixes", () => {
+  const text = `# a comment\nA=1\nexport B="two words" # trailing\nC='$A'\nEMPTY=\n`;
+  assertEquals(parseDotenv(text), { A: "1", B: "two words", C: "$A", EMPTY: "" });
+});
 
 async function counting(workspace: string) {
   return await ownVariables(workspace, await readVariables(workspace));

@@ -12,7 +12,7 @@ import { DENO_ARGS, SRT_LIBRARY, type SrtCommand, type SrtSettings } from "./srt
 /** The shell that starts the planned command. */
 const SHELL: ProgramPath = namedProgram("/bin/sh");
 
-/** Options of {@linkcode Planner.start}. */
+/** Options of {@linkcode startPlanner}. */
 interface PlannerOptions {
   /** The user's additional settings. */
   readonly config: SandboxConfig;
@@ -23,77 +23,69 @@ interface PlannerOptions {
 }
 
 /**
- * Asks the sandbox runtime how it would start a command, instead of letting it start the command.
- * If no host may be reached, the runtime's proxy, its relays and its Deno would otherwise live as
- * long as the command, unused.
+ * Starts a process that asks the sandbox runtime how it would start a command, unless the runtime
+ * itself has to start it. If no host may be reached, the runtime's proxy, its relays and its Deno
+ * would otherwise live as long as the command, unused.
  *
- * The runtime loads while the caller still prepares its question. Disposing the planner stops it.
+ * The runtime loads while the caller still prepares its question.
  */
-export class Planner implements AsyncDisposable {
-  readonly #process: ManagedProcess;
+export async function startPlanner(
+  { command, env, programs }: SrtCommand,
+  { config, hostPrivate, path }: PlannerOptions,
+): Promise<ManagedProcess | undefined> {
+  if (Deno.build.os !== "linux") return undefined;
+  if ((config.network?.allowedDomains ?? []).length > 0) return undefined;
+  // Without one of these programs, the runtime starts nothing and reports it.
+  if (programs.bwrapPath === undefined || programs.ripgrep === undefined) return undefined;
+  if (!isGranted({ name: "run", command: SHELL })) return undefined;
+  const [script, temporary] = [`${hostPrivate}/plan.js`, `${hostPrivate}/proxy`];
+  await Deno.writeTextFile(script, asset("sandbox/plan.js"));
+  await Deno.mkdir(temporary);
+  return ManagedProcess.spawn({
+    command,
+    args: [...DENO_ARGS, script, SRT_LIBRARY],
+    cwd: hostPrivate,
+    env: { PATH: path, HOME: hostPrivate, TMPDIR: temporary, ...env },
+    inputGraceMs: 0,
+    termGraceMs: 0,
+  });
+}
 
-  private constructor(process: ManagedProcess) {
-    this.#process = process;
-  }
-
-  /** Starts a planner, unless the runtime itself has to start the command. */
-  static async start(
-    { command, env, programs }: SrtCommand,
-    { config, hostPrivate, path }: PlannerOptions,
-  ): Promise<Planner | undefined> {
-    if (Deno.build.os !== "linux") return undefined;
-    if ((config.network?.allowedDomains ?? []).length > 0) return undefined;
-    // Without one of these programs, the runtime starts nothing and reports it.
-    if (programs.bwrapPath === undefined || programs.ripgrep === undefined) return undefined;
-    if (!isGranted({ name: "run", command: SHELL })) return undefined;
-    const [script, temporary] = [`${hostPrivate}/plan.js`, `${hostPrivate}/proxy`];
-    await Deno.writeTextFile(script, asset("sandbox/plan.js"));
-    await Deno.mkdir(temporary);
-    const process = ManagedProcess.spawn({
-      command,
-      args: [...DENO_ARGS, script, SRT_LIBRARY],
-      cwd: hostPrivate,
-      env: { PATH: path, HOME: hostPrivate, TMPDIR: temporary, ...env },
-      inputGraceMs: 0,
-      termGraceMs: 0,
-    });
-    return new Planner(process);
-  }
-
+/** A question to a planner. */
+interface Question {
+  readonly settings: SrtSettings;
+  readonly command: readonly string[];
   /**
-   * Determines how to start a command in the sandbox; `undefined` if the runtime has to start it.
-   * That includes a failure to plan: starting it then fails in the same way and is reported.
-   *
-   * @param waits Whether to start nothing until a line arrives on stdin. Until then, there is only one
-   * process, so limits set on it apply to everything that it will start.
+   * Whether to start nothing until a line arrives on stdin. Until then, there is only one process,
+   * so limits set on it apply to everything that it will start.
    */
-  async plan(
-    settings: SrtSettings,
-    command: readonly string[],
-    { waits, signal }: { readonly waits: boolean; readonly signal: AbortSignal },
-  ): Promise<{ command: ProgramPath; args: string[] } | undefined> {
-    using _stage = stage("wait for the plan");
-    if (await needPlaceholders(settings)) return undefined;
-    const answer = this.#ask(JSON.stringify({ settings, command }));
-    const line = await abortable(answer, signal);
-    if (line === null) return undefined;
-    // The runtime uses its own folder for temporary files and gives the command another one.
-    const start = `export TMPDIR="$CLAUDE_CODE_TMPDIR" && exec ${line}`;
-    return { command: SHELL, args: ["-c", waits ? `read -r _ && ${start}` : start] };
-  }
+  readonly waits: boolean;
+  readonly signal: AbortSignal;
+}
 
-  async #ask(question: string): Promise<string | null> {
-    const { pipes } = this.#process;
-    await pipes.write(new TextEncoder().encode(question)).catch(() => {}); // without a question, there is no answer
+/**
+ * Determines how to start a command in the sandbox; `undefined` if the runtime has to start it.
+ * That includes a failure to plan: starting it then fails in the same way and is reported.
+ */
+export async function plan(
+  { pipes }: ManagedProcess,
+  { settings, command, waits, signal }: Question,
+): Promise<{ command: ProgramPath; args: string[] } | undefined> {
+  using _stage = stage("wait for the plan");
+  if (await needPlaceholders(settings)) return undefined;
+  const asked = async () => {
+    const question = new TextEncoder().encode(JSON.stringify({ settings, command }));
+    await pipes.write(question).catch(() => {}); // without a question, there is no answer
     await pipes.end();
-    const answer = joinBytes(...await Array.fromAsync(bytesOf(pipes)));
-    return answer.length === 0 ? null : JSON.parse(new TextDecoder().decode(answer));
-  }
-
-  /** Stops it. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#process.stop();
-  }
+    return joinBytes(...await Array.fromAsync(bytesOf(pipes)));
+  };
+  const answer = await abortable(asked(), signal);
+  const text = new TextDecoder().decode(answer);
+  const line: string | null = text === "" ? null : JSON.parse(text);
+  if (line === null) return undefined;
+  // The runtime uses its own folder for temporary files and gives the command another one.
+  const start = `export TMPDIR="$CLAUDE_CODE_TMPDIR" && exec ${line}`;
+  return { command: SHELL, args: ["-c", waits ? `read -r _ && ${start}` : start] };
 }
 
 /**

@@ -6,14 +6,14 @@ import { allDone } from "../base/signals.ts";
 import { stage } from "../base/stages.ts";
 import { lstatIfPresent } from "../files/safe.ts";
 import type { ProgramPath } from "../process/program.ts";
-import { isInside, trustedPath } from "../process/trusted_path.ts";
+import { isInside } from "../process/trusted_path.ts";
 import { readSandboxConfig, type SandboxConfig } from "./config.ts";
 import { devicesOf } from "./devices.ts";
 import { findHidden } from "./hidden.ts";
 import type { EffectiveLimits } from "./limits.ts";
 import type { SelfTestReport } from "./selftest.ts";
 import { isRoot } from "./system_packages.ts";
-import { enclose, type EnclosedProgram, SYSTEM, type View } from "./wall.ts";
+import { enclose, type EnclosedProgram, type View } from "./wall.ts";
 import {
   admitWorkspace,
   GENERATED,
@@ -103,16 +103,15 @@ export async function prepareSandbox(
   options: PrepareSandboxOptions,
 ): Promise<PreparedSandbox> {
   using _stage = stage("prepare the sandbox");
-  const { log, signal, waits, python, limits } = options;
+  const { log, signal, waits, python, limits, path } = options;
   const { workspace, hostPrivate, session, temporary } = folders;
-  const path = await trustedPath(options.path, [workspace, session]);
   await admitWorkspace(workspace, hostPrivate);
   await warnOfOwner(workspace, log);
   const config = await readSandboxConfig(options.config, { ...options, workspace });
   const launch = await enclose({
     contents: allDone([workspaceView(workspace, options), contents]).then(([seen, inside]) => ({
       view: {
-        show: [...SYSTEM[Deno.build.os] ?? [], ...inside.readable, ...seen.show],
+        show: [...inside.readable, ...seen.show],
         write: [session, ...seen.write, ...inside.writable],
         keep: [...inside.readOnly, ...seen.keep],
         mask: seen.mask,
@@ -218,9 +217,9 @@ async function present(folder: string, names: readonly string[]): Promise<string
 /** Throws unless the self-test's report shows that the sandbox works. */
 export function requireSandbox(
   { failures }: SelfTestReport,
-  { elsewhere = false }: {
+  { isRemote = false }: {
     /** Whether the sandbox is on another machine or in a container. */
-    readonly elsewhere?: boolean;
+    readonly isRemote?: boolean;
   } = {},
 ): void {
   if (failures.length === 0) return;
@@ -228,7 +227,7 @@ export function requireSandbox(
     `The sandbox does not hold, so no code was run: ${failures.join("; ")}`,
     failures.some((failure) => failure.startsWith("the network is open"))
       ? "Deny all traffic with a NetworkPolicy, in a cluster that enforces them: docs/placements.md"
-      : elsewhere
+      : isRemote
       ? "Make the place deny this to code: docs/placements.md says what each kind has to deny"
       : "ipybox doctor",
   );

@@ -5,11 +5,11 @@ import { hostEnv } from "../base/permission.ts";
 import { allDone } from "../base/signals.ts";
 import { parseFile } from "../json/document.ts";
 import type { ProgramPath } from "../process/program.ts";
-import { reliablePath, STATE_FOLDER, trustedPath } from "../process/trusted_path.ts";
+import { reliablePath, STATE_FOLDER } from "../process/trusted_path.ts";
 import { parseSandboxConfig, type SandboxConfig } from "./config.ts";
 import { baseIn, isBroad } from "./installation.ts";
 import { workspaceView } from "./sandbox.ts";
-import { checked, enclose, hostPython, SYSTEM } from "./wall.ts";
+import { enclose, hostPython } from "./wall.ts";
 import { beginWriting, makeOwnFolders } from "./workspace.ts";
 
 /** A program to run in its own sandbox. */
@@ -70,7 +70,6 @@ export async function sandboxServer(
   const { folder, hostPrivate, openReads = false, log, signal } = options;
   const workspace = await Deno.realPath(options.workspace);
   const home = hostEnv("HOME");
-  const path = await trustedPath(program.env.PATH ?? "", [workspace]);
   const config = userConfig(options);
   // Paths must exist to be kept, or a server that may write to the workspace could create them.
   if ((config.filesystem?.allowWrite ?? []).length > 0) {
@@ -95,23 +94,22 @@ export async function sandboxServer(
   const { command, args, env } = await enclose({
     contents: {
       view: {
-        show: openReads ? ["/"] : [...SYSTEM[Deno.build.os] ?? [], ...readable.flat()],
+        show: openReads ? ["/"] : readable.flat(),
         write: [folder],
         keep: [...seen.keep, ...keep],
         mask,
       },
-      command: await checked(
-        [
-          "/usr/bin/env",
-          ...changes(path, { TMPDIR: temporary, ...program.env }),
-          program.command,
-          ...program.args,
-        ],
-        { python, cwd: program.cwd, hostPrivate },
-      ),
+      command: [
+        "/usr/bin/env",
+        ...changes({ TMPDIR: temporary, ...program.env }),
+        program.command,
+        ...program.args,
+      ],
     },
     base: workspace,
-    ...{ hostPrivate, path, temporary, python, config, log, signal },
+    path: program.env.PATH ?? "",
+    ...{ hostPrivate, temporary, python, config, log, signal },
+    cwd: program.cwd,
     home: program.env.HOME,
   });
   // srt needs other values for some variables than the program that it starts, and puts empty files into
@@ -123,8 +121,7 @@ export async function sandboxServer(
 const OF_SRT = ["PATH", "HOME", "CLAUDE_CODE_TMPDIR", "DENO_DIR", "DENO_NO_UPDATE_CHECK", "TMPDIR"];
 
 /** The arguments of `env` that give a program its own values again. */
-function changes(path: string, wanted: Readonly<Record<string, string>>): string[] {
-  const values = { ...wanted, ...(wanted.PATH === undefined ? {} : { PATH: path }) };
+function changes(values: Readonly<Record<string, string>>): string[] {
   const names = OF_SRT.map((name) =>
     [name, Object.entries(values).find(([key]) => key === name)?.[1]] as const
   );

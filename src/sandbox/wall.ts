@@ -22,7 +22,7 @@ import { trustedPath } from "../process/trusted_path.ts";
 import type { SandboxConfig } from "./config.ts";
 import { isBroad } from "./installation.ts";
 import { type EffectiveLimits, rlimits } from "./limits.ts";
-import { Planner } from "./planner.ts";
+import { plan, startPlanner } from "./planner.ts";
 import { DENO_ARGS, findSrt, SRT_LIBRARY, type SrtCommand, type SrtSettings } from "./srt.ts";
 import { syscallFilter } from "./syscall_filter.ts";
 import { isRoot } from "./system_packages.ts";
@@ -33,7 +33,7 @@ import { isOwnProgram } from "./workspace.ts";
  * counts.
  */
 export interface View {
-  /** Readable paths. Missing ones are left out. */
+  /** Readable paths besides the system's. Missing ones are left out. */
   readonly show: readonly string[];
   /** The folders that it can also write to, without links on the way to them. */
   readonly write: readonly string[];
@@ -130,6 +130,10 @@ interface Enclosure {
   readonly hostPrivate: string;
   /** The search path for programs. */
   readonly path: string;
+  /** Folders besides the base where code could have put programs. */
+  readonly untrusted?: readonly string[];
+  /** The program's working directory, if its sandbox is checked before it starts. */
+  readonly cwd?: string;
   /** The folder for temporary files, which the program can write to. */
   readonly temporary: string;
   /** The Python that makes the inner sandbox: code can never have changed it. */
@@ -162,8 +166,10 @@ export interface EnclosedProgram {
 
 /** Determines how to start a program in its sandbox. */
 export async function enclose(enclosure: Enclosure): Promise<EnclosedProgram> {
-  const { hostPrivate, path, temporary, config = {}, waits = false, signal } = enclosure;
-  const looked = Promise.resolve(enclosure.contents);
+  const { hostPrivate, temporary, config = {}, waits = false, signal } = enclosure;
+  const looked = Promise.resolve(enclosure.contents).then(async (contents) => {
+    return { ...contents, command: await checked(contents.command, enclosure) };
+  });
   const settled = looked.then(() => {}, () => {}); // its error is reported where it is awaited
   await using parts = new AsyncDisposableStack();
   parts.defer(() => settled); // the checks leave no process behind
@@ -173,7 +179,8 @@ export async function enclose(enclosure: Enclosure): Promise<EnclosedProgram> {
       "Run ipybox in WSL 2, or without a sandbox: `sandbox: false`, `--no-sandbox`",
     );
   }
-  const srt = await withoutDelay(await findSrt(enclosure), hostPrivate);
+  const path = await trustedPath(enclosure.path, [enclosure.base, ...enclosure.untrusted ?? []]);
+  const srt = await withoutDelay(await findSrt({ ...enclosure, path }), hostPrivate);
   const own = {
     PATH: path,
     HOME: hostPrivate, // srt lets code inside write to some folders below it
@@ -202,12 +209,12 @@ export async function enclose(enclosure: Enclosure): Promise<EnclosedProgram> {
     parts.move();
     return { ...start, settings };
   }
-  await using planner = await Planner.start(srt, { config, hostPrivate, path });
+  await using planner = await startPlanner(srt, { config, hostPrivate, path });
   await Deno.mkdir(proxy, { recursive: true });
   const contents = await looked;
   const settings = await settingsOf(srt, enclosure, contents);
   const inside = isLinux ? makingInner(enclosure) : contents.command;
-  const planned = await planner?.plan(settings, inside, { waits, signal });
+  const planned = planner && await plan(planner, { settings, command: inside, waits, signal });
   if (planned !== undefined) return { ...planned, env: own, waits };
   const file = `${hostPrivate}/srt.json`;
   await Deno.writeTextFile(file, JSON.stringify(settings));
@@ -289,6 +296,7 @@ async function writeInner(
   const order: WallOrder = {
     bwrap,
     show: [
+      ...(view.show.includes("/") ? [] : SYSTEM.linux ?? []),
       ...view.show,
       ...user(filesystem.allowRead).map(placeOf),
       ...user(filesystem.allowWrite).filter(isPattern).map(placeOf),
@@ -345,6 +353,7 @@ function seatbelt(enclosure: Enclosure, { view, hosts = [] }: Contents): SrtSett
     filesystem: {
       denyRead: [...hidden, ...user(filesystem.denyRead)],
       allowRead: [
+        ...SYSTEM.darwin ?? [],
         ...[...view.show, ...view.write, ...installationOf(enclosure.python)].map(literal),
         ...(online ? [`${hostPrivate}/proxy`] : []),
         ...user(filesystem.allowRead),
@@ -433,14 +442,12 @@ exec ${shellWord(program)} "$@"
 /** The command that checks a program's sandbox from inside, and then becomes the program. */
 export async function checked(
   command: readonly string[],
-  { python, cwd, hostPrivate, limits }: {
-    readonly python: ProgramPath;
-    readonly cwd: string;
-    /** An existing folder that only the host can see. */
-    readonly hostPrivate: string;
-    readonly limits?: EffectiveLimits;
-  },
-): Promise<string[]> {
+  { python, cwd, hostPrivate, limits }: Pick<
+    Enclosure,
+    "python" | "cwd" | "hostPrivate" | "limits"
+  >,
+): Promise<readonly string[]> {
+  if (cwd === undefined) return command;
   const canary = `${hostPrivate}/canary`;
   await Deno.writeTextFile(canary, "not visible inside", { mode: 0o600 });
   const order = {

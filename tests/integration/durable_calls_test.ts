@@ -7,7 +7,7 @@ import { type Logger, silentLogger } from "../../src/base/log.ts";
 import { type CallRecord, JournalFile } from "../../src/calls/journal_file.ts";
 import { parseExact, sealObject } from "../../src/json/exact.ts";
 import { callDoor, callText } from "../support/door.ts";
-import { type Host, LastingDoor } from "../support/lasting_door.ts";
+import { DurableDoor, type Host } from "../support/durable_door.ts";
 import { python, pythonJson, rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { until } from "../support/wait.ts";
@@ -21,7 +21,7 @@ raw = r.ToolRunner("raw")
 
 /** A session whose hosts come and go. Disposing it ends the last one. */
 class Scene implements AsyncDisposable {
-  readonly door = new LastingDoor();
+  readonly door = new DurableDoor();
   readonly requests: ApprovalRequest[] = [];
   readonly warnings: string[] = [];
   /** What the policy says from now on. */

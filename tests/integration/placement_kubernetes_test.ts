@@ -9,7 +9,7 @@ import { silentLogger } from "../../src/base/log.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { endDurable, listSessions } from "../../src/executor/durable.ts";
 import type { CodeExecutorOptions } from "../../src/executor/options.ts";
-import { IMAGE_PYTHON } from "../../src/place/carrier.ts";
+import { IMAGE_PYTHON } from "../../src/place/place_command.ts";
 import type { KubernetesPlacement } from "../../src/place/placement.ts";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
 import { ownProgram } from "../../src/process/program.ts";

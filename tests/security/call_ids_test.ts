@@ -4,7 +4,7 @@ import { DatabaseSync } from "node:sqlite";
 import type { ApprovalRequest } from "../../src/approval/request.ts";
 import { type Logger, silentLogger } from "../../src/base/log.ts";
 import { callDoor, callText } from "../support/door.ts";
-import { type Host, LastingDoor } from "../support/lasting_door.ts";
+import { DurableDoor, type Host } from "../support/durable_door.ts";
 import { rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { until } from "../support/wait.ts";
@@ -13,7 +13,7 @@ const ID = "0123456789abcdef0123456789abcdef";
 
 /** A durable session at whose door a test says what code could say. */
 class Scene implements AsyncDisposable {
-  readonly door = new LastingDoor();
+  readonly door = new DurableDoor();
   readonly requests: ApprovalRequest[] = [];
   readonly errors: string[] = [];
 

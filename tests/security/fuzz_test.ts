@@ -3,7 +3,6 @@
  * throw nothing but what they say. `deno task fuzz [SECONDS]` goes on for longer.
  */
 import { assert, assertEquals } from "@std/assert";
-import { parse as parseDotenv } from "@std/dotenv";
 import fc from "../support/fast_check.ts";
 import { renderFiles } from "../../src/apigen/generate.ts";
 import { describeCall, visible } from "../../src/approval/call_text.ts";
@@ -31,6 +30,7 @@ import { imageSize } from "../../src/mcp_server/images.ts";
 import { parsePolicy } from "../../src/approval/rules/parse.ts";
 import { readShell } from "../../src/approval/rules/commands.ts";
 import { parseRequirement } from "../../src/python/requirement.ts";
+import { parseDotenv } from "../../src/sandbox/own_variables.ts";
 import { Refused } from "../../src/calls/http_checks.ts";
 import { parseServersFile } from "../../src/servers/import_config.ts";
 import { launchText } from "../../src/servers/fingerprint.ts";

@@ -2,6 +2,7 @@
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
+import { isInside } from "../../src/process/trusted_path.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -54,13 +55,28 @@ install -m 600 /etc/hosts /run/hosts
 mount --bind /run/hosts /etc/hosts
 `;
 
+/** The folders below `/tmp` that the probes need: a checkout, a home or a cache may be there. */
+const KEPT = [
+  fileURLToPath(new URL("../..", import.meta.url)),
+  ...["HOME", "DENO_DIR"].map((name) => Deno.env.get(name) || "/"),
+].filter((path) => isInside(path, "/tmp")).map((path) => `'${path}'`).join(" ");
+
 /** Runs the probes where `/tmp` and `/run` are folders of their own, with the folder that sandboxes share. */
 const IN_OWN_TMP = `
-mount -t tmpfs -o mode=1777 tmpfs /tmp
 mount -t tmpfs -o mode=1777 tmpfs /run
+for path in ${KEPT}; do
+  mkdir -p "/run/kept$path"
+  mount --bind "$path" "/run/kept$path"
+done
+mount -t tmpfs -o mode=1777 tmpfs /tmp
+for path in ${KEPT}; do
+  mkdir -p "$path"
+  mount --move "/run/kept$path" "$path"
+done
 mkdir -m 777 /tmp/claude /tmp/scratch
 echo of another sandbox > /tmp/claude/other
 `;
+
 const RUN = 'exec "$@" 7</ # as shells leave descriptors open for what they start';
 
 async function probes(fixture: string, mounts: string): Promise<{

@@ -11,7 +11,7 @@ import { OWN_PROCESSES } from "../sandbox/limits.ts";
 import type { CommandPlacement, ContainerPlacement, SshPlacement } from "./placement.ts";
 
 /** A command that starts a program elsewhere, and facts about that place. */
-export interface Carrier {
+export interface PlaceCommand {
   readonly name: string;
   /** Commands on this machine that create the place, in order. */
   readonly start?: readonly StartCommand[] | undefined;
@@ -31,7 +31,7 @@ export interface Carrier {
    * Whether a durable session's place is removed whatever its other side reports: code may still
    * run.
    */
-  readonly stopsLasting?: boolean;
+  readonly stopsDurable?: boolean;
   readonly python: string;
   /** How to install missing packages there. */
   readonly install: string;
@@ -82,7 +82,7 @@ interface Mount {
 interface ContainerOptions {
   readonly id: string;
   /** Whether it outlives the command that starts it. */
-  readonly lasts: boolean;
+  readonly isDurable: boolean;
   /** This machine's workspace. */
   readonly workspace: string;
   /**
@@ -108,10 +108,10 @@ export const DEFAULT_IMAGE = "ipybox-kernel";
 const BOUND = "/workspace";
 
 /** A container without network, capabilities, or files of this machine except the workspace. */
-export function containerCarrier(
+export function containerCommand(
   placement: ContainerPlacement,
   options: ContainerOptions,
-): Carrier {
+): PlaceCommand {
   const { type, image = DEFAULT_IMAGE, workspace = "bind", cpus = 2, args = [] } = placement;
   const { id, owner, memoryBytes, processes, rootless } = options;
   const isBound = workspace === "bind";
@@ -134,7 +134,7 @@ export function containerCarrier(
     ...(processes === null ? [] : ["--pids-limit", String(processes + OWN_PROCESSES)]),
     ...(isBound ? ["--user", `${owner.uid}:${owner.gid}`, ...mounting] : []),
     ...(isBound && type === "podman" && rootless ? ["--userns", "keep-id"] : []),
-    ...(options.lasts ? ["--sig-proxy=false"] : []),
+    ...(options.isDurable ? ["--sig-proxy=false"] : []),
     ...args,
   ];
   return {
@@ -143,7 +143,7 @@ export function containerCarrier(
     reach: (program) => [type, "exec", "--interactive", id, ...program],
     gone: "[Nn]o such container|no container with name|is not running|already in progress",
     stop: [type, "rm", "--force", ...(type === "podman" ? ["--time", "0"] : []), id],
-    stopsLasting: true,
+    stopsDurable: true,
     python: IMAGE_PYTHON,
     install: "add them to the image",
     workspace: isBound ? BOUND : undefined,
@@ -200,7 +200,7 @@ function csv(fields: Mount & { readonly type: string }): string {
 }
 
 /** A machine that `ssh` reaches. The connection is closed after 45 silent seconds. */
-export function sshCarrier({ host, workspace, args = [] }: SshPlacement): Carrier {
+export function sshCommand({ host, workspace, args = [] }: SshPlacement): PlaceCommand {
   const options = {
     BatchMode: "yes",
     ClearAllForwardings: "yes",
@@ -225,7 +225,7 @@ export function sshCarrier({ host, workspace, args = [] }: SshPlacement): Carrie
 }
 
 /** A command of the user's choice. */
-export function commandCarrier(placement: CommandPlacement): Carrier {
+export function givenCommand(placement: CommandPlacement): PlaceCommand {
   const { command, stop, bubblewrap = false, workspace } = placement;
   return {
     name: command[0] ?? "",

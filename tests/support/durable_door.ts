@@ -9,7 +9,7 @@ import { acceptAll } from "../../src/base/http_server.ts";
 import { type ByteStream, SocketStream } from "../../src/base/streams.ts";
 import type { Door } from "../../src/calls/tool_server.ts";
 
-/** Options of {@linkcode LastingDoor.attach}. */
+/** Options of {@linkcode DurableDoor.attach}. */
 export interface HostOptions extends ToolServerOptions {
   /** Where the session's journal is. */
   readonly folder: string;
@@ -27,7 +27,7 @@ export class Host implements AsyncDisposable {
 }
 
 /** The door of a durable session as its kernel sees it: there, whichever host is behind it, if any. */
-export class LastingDoor implements AsyncDisposable {
+export class DurableDoor implements AsyncDisposable {
   readonly #token = "t".repeat(43);
   readonly #streams = new Set<ByteStream>();
   readonly #listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });

@@ -1,9 +1,9 @@
 import { assertEquals, assertMatch, assertNotMatch, assertThrows } from "@std/assert";
 import { ConfigError } from "../base/errors.ts";
-import { type Carrier, containerCarrier } from "./carrier.ts";
+import { containerCommand, type PlaceCommand } from "./place_command.ts";
 
-function carrierOf(protectedPaths: ReadonlyMap<string, string> = new Map()): Carrier {
-  return containerCarrier({ type: "docker" }, {
+function placeCommandOf(protectedPaths: ReadonlyMap<string, string> = new Map()): PlaceCommand {
+  return containerCommand({ type: "docker" }, {
     id: "one",
     workspace: "/ws",
     protectedPaths,
@@ -11,13 +11,13 @@ function carrierOf(protectedPaths: ReadonlyMap<string, string> = new Map()): Car
     memoryBytes: null,
     processes: null,
     rootless: false,
-    lasts: false,
+    isDurable: false,
   });
 }
 
 /** The mounts of the workspace in a container: the target of each, and whether it is read-only. */
 function mountsOf(...paths: readonly string[]): string[] {
-  const args = carrierOf(new Map(paths.map((path) => [path, path]))).command(["python"]);
+  const args = placeCommandOf(new Map(paths.map((path) => [path, path]))).command(["python"]);
   return args.filter((_, i) => args[i - 1] === "--mount").map((mount) => {
     const target = /target=([^,]*)/.exec(mount)?.[1] ?? "";
     return mount.includes("readonly") ? `${target} (ro)` : target;
@@ -47,7 +47,7 @@ Deno.test("A path that engines read differently is refused by its name", () => {
 });
 
 Deno.test("An engine's message that a container is gone, or about to be, is understood", () => {
-  const { gone = "" } = carrierOf();
+  const { gone = "" } = placeCommandOf();
   for (
     const text of [
       "Error response from daemon: No such container: one",
