@@ -182,18 +182,15 @@ Deno.test("a session goes from host to host", async (t) => {
   await step(
     "the time limit of code goes on with the next host, from where the last one left it",
     async () => {
+      await executor.execute("import time\nfrom ipybox_runtime import ToolRunner"); // not in 3 s
       const code = 'ToolRunner("raw").run_sync("mark", {"name": "0"})\ntime.sleep(600)';
-      const { promise: asked, resolve } = Promise.withResolvers<void>();
+      const { promise: asked, resolve } = Promise.withResolvers<"asked">();
       const over = (async () => {
-        const events = executor.stream(
-          `import time\nfrom ipybox_runtime import ToolRunner\n${code}`,
-          {
-            timeoutMs: 3000,
-          },
-        );
-        for await (const event of events) if (event.type === "approval") resolve();
-      })().catch(() => {}); // it is left
-      await asked;
+        for await (const event of executor.stream(code, { timeoutMs: 3000 })) {
+          if (event.type === "approval") resolve("asked");
+        }
+      })().catch((error: unknown) => error); // it is left
+      assertEquals(await Promise.race([asked, over]), "asked");
       await executor.detach();
       await over;
       const record = await findSession(id);
