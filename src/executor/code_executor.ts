@@ -10,7 +10,7 @@ import {
 import { Deadline } from "../base/deadline.ts";
 import { stderrLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
-import { abortable, allDone, anySignal } from "../base/signals.ts";
+import { abortable, allDone, anySignal, onAbort } from "../base/signals.ts";
 import { stage } from "../base/stages.ts";
 import { type Span, startSpan } from "../base/telemetry.ts";
 import type { Door, ToolServer } from "../calls/tool_server.ts";
@@ -266,6 +266,10 @@ export class CodeExecutor implements AsyncDisposable {
     const wanted = new Set(options.events);
     using turn = found.turn ?? await this.#kernel.turn(this.#closed.signal);
     this.#current = run;
+    const { signal } = options;
+    const cancel = () => run.cancel(signal?.reason);
+    // Before it has begun here, nothing would interrupt the code.
+    using _abort = onAbort(signal, () => void run.begun().then(cancel, () => {}));
     using span = startSpan("execute_code");
     try {
       const context = { code, names: undefined, options, turn, inputs, span, left };
@@ -282,7 +286,7 @@ export class CodeExecutor implements AsyncDisposable {
       }
     } catch (error) {
       yield* this.#notes();
-      if (!run.isCancellation(error)) throw error;
+      if (signal?.aborted || !run.isCancellation(error)) throw error;
     } finally {
       if (!run.isOver) await run.cancel();
       this.#current = undefined;

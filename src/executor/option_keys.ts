@@ -85,7 +85,7 @@ const METHODS = {
   "execute()": keysOf<ExecuteOptions>({ timeoutMs: true, signal: true, approve: true }),
   "installPackages()": keysOf<InstallPackagesOptions>({ signal: true, onLine: true }),
   "registerServer()": keysOf<OwnRegisterOptions>({ signal: true, seen: true }),
-  "resume()": keysOf<ResumeOptions>({ timeoutMs: true, events: true }),
+  "resume()": keysOf<ResumeOptions>({ timeoutMs: true, events: true, signal: true }),
   "stream()": keysOf<StreamOptions>({
     timeoutMs: true,
     signal: true,

@@ -308,7 +308,7 @@ export type AttachOptions = Omit<
 >;
 
 /** Options of `CodeExecutor.resume()`. */
-export type ResumeOptions = Omit<StreamOptions, "id" | "signal" | "storeHistory">;
+export type ResumeOptions = Omit<StreamOptions, "id" | "storeHistory">;
 
 /** Options of `CodeExecutor.detach()`. */
 export interface DetachOptions {

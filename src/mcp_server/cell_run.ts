@@ -278,9 +278,9 @@ export class CellRun {
   async #run({ timeoutMs, resumes }: CellRunOptions): Promise<CellOutcome["end"]> {
     try {
       const { signal } = this.#cancel;
-      const common = { timeoutMs, events: EVENTS };
+      const common = { timeoutMs, events: EVENTS, signal };
       const stream = resumes === undefined
-        ? this.#executor.stream(this.code, { ...common, signal, id: this.execution })
+        ? this.#executor.stream(this.code, { ...common, id: this.execution })
         : this.#executor.resume(common);
       for await (const event of stream) {
         switch (event.type) {

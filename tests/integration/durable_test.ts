@@ -179,6 +179,16 @@ Deno.test("a session goes from host to host", async (t) => {
     assertEquals(text, "'NAME? ANA'");
   });
 
+  await step("a signal cancels code that was begun without a host", async () => {
+    await executor.detach({ code: "time.sleep(600)" });
+    executor = await session.attach(id);
+    const reason = new Error("stop");
+    const events = executor.resume({ signal: AbortSignal.abort(reason) });
+    assertEquals(await assertRejects(() => events.next()), reason);
+    assertEquals(executor.state, "kept");
+    assertEquals((await executor.execute("x")).text, "2");
+  });
+
   await step(
     "the time limit of code goes on with the next host, from where the last one left it",
     async () => {
