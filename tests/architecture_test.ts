@@ -79,6 +79,7 @@ const SHARED_TYPES: readonly (readonly [importer: RegExp, module: string])[] = [
 const SOLE_IMPORTERS: readonly (readonly [specifier: RegExp, importer: RegExp])[] = [
   [/^@modelcontextprotocol\/client/, /^src\/mcp\/sdk\.ts$/],
   [/^@modelcontextprotocol\/server/, /^src\/mcp_server\/sdk\.ts$/],
+  [/^@modelcontextprotocol\/sdk/, /^tests\//],
   [/^@jupyterlab\//, /^src\/kernel\//],
   [/^@eslint-community\//, /^src\/apigen\/pattern\.ts$/],
   [/^@opentelemetry\//, /^src\/base\/telemetry\.ts$/],

@@ -3,15 +3,15 @@
  *
  * @module
  */
-// @ts-types="npm:@modelcontextprotocol/sdk@1.32.2/client"
-import { Client as OlderClient } from "npm:@modelcontextprotocol/sdk@1.32.2/client/index.js";
-// @ts-types="npm:@modelcontextprotocol/sdk@1.32.2/client/streamableHttp"
-import { StreamableHTTPClientTransport as OlderHttpTransport } from "npm:@modelcontextprotocol/sdk@1.32.2/client/streamableHttp.js";
-// @ts-types="npm:@modelcontextprotocol/sdk@1.32.2/types"
+// @ts-types="@modelcontextprotocol/sdk/client"
+import { Client as OlderClient } from "@modelcontextprotocol/sdk/client/index.js";
+// @ts-types="@modelcontextprotocol/sdk/client/streamableHttp"
+import { StreamableHTTPClientTransport as OlderHttpTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+// @ts-types="@modelcontextprotocol/sdk/types"
 import {
   ElicitRequestSchema,
   ResourceListChangedNotificationSchema,
-} from "npm:@modelcontextprotocol/sdk@1.32.2/types.js";
+} from "@modelcontextprotocol/sdk/types.js";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { z } from "zod";
 import { bodyOf } from "../../src/base/http.ts";
