@@ -115,7 +115,5 @@ async function commandOf(
     stdout: stdio,
     stderr: stdio,
     signal,
-    // In a process group of its own, Ctrl-C at the terminal reaches only this process, which decides.
-    detached: stdio !== "inherit",
   });
 }

@@ -485,23 +485,26 @@ esac
   );
   const edits = "\x18\x05";
   const script: readonly Typing[] = [
-    ["In [1]: ", `x = 6${edits}`],
+    // Ctrl-C reaches what starts in the background, too, such as the check of the Python.
+    ["In [1]: ", "'ready'\r"],
+    ["Out[1]: 'ready'", ""],
+    ["In [2]: ", `x = 6${edits}`],
     ["press Ctrl-C", "\x03"],
     ["^C", "2\n"], // a moment later, once ipybox has received the signal, too
     ["...: x * 7", "\r"],
-    ["Out[1]: 28", ""],
-    ["In [2]: ", `'fails'${edits}`],
+    ["Out[2]: 28", ""],
+    ["In [3]: ", `'fails'${edits}`],
     ["Not changed: the editor exited with code 3", " * 2\r"],
-    ["Out[2]: 'failsfails'", ""],
-    ["In [3]: ", `'waits'${edits}`],
+    ["Out[3]: 'failsfails'", ""],
+    ["In [4]: ", `'waits'${edits}`],
     ["waiting", "\x03"],
     ["Not changed: the editor exited with code 130", " + '!'\r"],
-    ["Out[3]: 'waits!'", ""],
-    ["In [4]: ", `'no'\x18 + ' editor'\x05\r`],
-    ["Out[4]: 'no editor'", ""],
-    ["In [5]: ", `${edits}40 + 2\r`],
-    ["Out[5]: 42", ""],
-    ["In [6]: ", LEAVE],
+    ["Out[4]: 'waits!'", ""],
+    ["In [5]: ", `'no'\x18 + ' editor'\x05\r`],
+    ["Out[5]: 'no editor'", ""],
+    ["In [6]: ", `${edits}40 + 2\r`],
+    ["Out[6]: 42", ""],
+    ["In [7]: ", LEAVE],
   ];
 
   const { output, code } = await home.repl(script, 80, { VISUAL: editor, EDITOR: "/no/such" });
