@@ -312,7 +312,7 @@ export class QuestionQueue<Asked extends Question<Answer>, Answer> {
   }
 }
 
-const CANCELLED: Refusal = { accepted: false, type: "cancelled", reason: "Nobody waits for it" };
+const CANCELLED: Refusal = { accepted: false, type: "cancelled", reason: "The call was cancelled" };
 
 /** The refusal for questions that are no longer needed: their signal aborts with this as the reason. */
 export const DECIDED: Refusal = {

@@ -144,12 +144,10 @@ function describe({ fields, end: { status, durationMs } }: Row): string {
     ? `  ${duration(durationMs - waited)}`
     : "";
   const after = by === "approver" ? ` after ${duration(waited)}` : "";
-  const isCancelled = by === "cancelled";
-  const decider = by === undefined || isCancelled
+  const decider = by === undefined
     ? ""
     : `  (${by}${after}${reason === undefined ? "" : `: ${reason}`})`;
-  const isRefused = decision === "deny" && !isQuestion && !isCancelled;
-  const state = isRefused ? "refused" : status ?? "no end";
+  const state = decision === "deny" && !isQuestion ? "refused" : status ?? "no end";
   const name = callName({ serverName: String(server), toolName: String(tool) });
   return `${String(state).padEnd(STATE_WIDTH)}  ${name}(${short})${took}${decider}`;
 }
