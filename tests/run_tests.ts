@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { setUp } from "../src/commands/setup.ts";
 import { EnvironmentNotReadyError } from "../src/base/errors.ts";
-import { allDone } from "../src/base/signals.ts";
+import { allDone, anySignal } from "../src/base/signals.ts";
 import { whyCode } from "../src/process/trusted_path.ts";
 import { type EnvironmentRecipe, KERNEL_MODULES } from "../src/python/managed.ts";
 import { installChromium } from "./support/browser.ts";
@@ -32,23 +32,30 @@ async function testRecipe(): Promise<EnvironmentRecipe> {
  * Runs test files, a few in each process: one process for all of them would hold a gigabyte and
  * more, which makes each start of a program slow.
  */
-async function runTests(args: readonly string[], python: string): Promise<TestSummary> {
+async function runTests(
+  args: readonly string[],
+  { python, interrupt }: { readonly python: string; readonly interrupt: AbortSignal },
+): Promise<TestSummary> {
   const { paths, options } = splitArgs(args);
   const files = await filesIn(paths);
   const directory = await Deno.makeTempDir({ prefix: "ipybox-tests-" });
   const isLive = files.length <= BATCH;
-  const start = { options, python, directory, isLive, signal: AbortSignal.timeout(LONGEST_MS) };
+  const signal = anySignal(interrupt, AbortSignal.timeout(LONGEST_MS));
+  const start = { options, python, directory, isLive, signal };
   const runs: TestRun[] = [];
   const runSome = async () => {
-    while (files.length > 0) runs.push(await runFiles(files.splice(0, BATCH), start));
+    while (files.length > 0 && !signal.aborted) {
+      runs.push(await runFiles(files.splice(0, BATCH), start));
+    }
   };
   try {
     // Tests wait for other programs most of their time.
-    const jobs = Number(Deno.env.get("DENO_JOBS") ?? navigator.hardwareConcurrency * 2 + 2);
-    await allDone(Array.from({ length: jobs }, runSome));
+    const jobs = Number(Deno.env.get("DENO_JOBS")) || navigator.hardwareConcurrency * 2 + 2;
+    await allDone(Array.from({ length: Math.max(jobs, 1) }, runSome));
   } finally {
     await Deno.remove(directory, { recursive: true });
   }
+  interrupt.throwIfAborted();
   if (runs.length > 1) { // once more, where people look for it
     for (const { output, summary } of runs) if (summary.failed > 0) console.log(output);
   }
@@ -85,13 +92,17 @@ async function runFiles(
     },
     stdin: "null",
     stdout: "piped",
+    stderr: "piped",
     signal,
   }).spawn();
   let output = "";
-  for await (const text of child.stdout.pipeThrough(new TextDecoderStream())) {
-    output += text;
-    if (isLive) Deno.stdout.writeSync(new TextEncoder().encode(text));
-  }
+  const collect = async (stream: ReadableStream<BufferSource>) => {
+    for await (const text of stream.pipeThrough(new TextDecoderStream())) {
+      output += text;
+      if (isLive) Deno.stdout.writeSync(new TextEncoder().encode(text));
+    }
+  };
+  await allDone([collect(child.stdout), collect(child.stderr)]);
   if (!isLive) console.log(output);
   const { success } = await child.status;
   const junit = await Deno.readTextFile(report).catch(() => ""); // missing after a crash
@@ -227,7 +238,7 @@ async function main(): Promise<number> {
     if (!isTyped) return 1;
     const all = splitArgs(Deno.args).paths === ALL;
     const [summary] = await allDone([
-      runTests(Deno.args, python.executable),
+      runTests(Deno.args, { python: python.executable, interrupt: interrupt.signal }),
       ...(all ? [fetchAgents()] : []),
     ]);
     for (const { name, reason } of summary.skipped) {
