@@ -259,6 +259,7 @@ export class CodeExecutor implements AsyncDisposable {
    */
   async *resume(options: ResumeOptions = {}): AsyncGenerator<ExecutionEvent, void, undefined> {
     checkOptions("resume()", options);
+    requirePositive(options, ["timeoutMs"]);
     const found = this.#found;
     if (found === undefined) return;
     this.#found = undefined;

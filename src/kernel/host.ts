@@ -138,7 +138,7 @@ type State =
 /** The time limit for interrupted code to end before its kernel is replaced. */
 const INTERRUPT_GRACE_MS = 2000;
 
-/** The spare kernel is started this long after the first code: many sessions are over before. */
+/** A spare kernel is started this long after the first code: many sessions are over before. */
 const HEAD_START_MS = 3000;
 
 /** The time limit for a kernel that does nothing to answer. */
@@ -216,7 +216,7 @@ export class KernelHost implements AsyncDisposable {
   async turn(signal: AbortSignal): Promise<Disposable> {
     const turn = await this.#turns.acquire(signal);
     if (this.#state.is !== "closed") return turn;
-    turn[Symbol.dispose](); // of an execution that ended because the host left
+    turn[Symbol.dispose](); // the host was closed, or left the kernel to another, in the meantime
     throw this.#state.reason;
   }
 

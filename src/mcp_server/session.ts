@@ -257,7 +257,7 @@ export class Session implements AsyncDisposable {
       this.tasks.onNewCell();
       const busy = this.#parked.find((cell) => !cell.isOver && !this.tasks.has(cell));
       if (busy !== undefined) {
-        const why = `Not run: ${busy.runningText}\nCall wait_for_cell with its ID first, or reset`;
+        const why = `Not run. ${busy.runningText}\nCall wait_for_cell with its ID first, or reset`;
         throw new Error([...this.#news.splice(0), why].join("\n"));
       }
       const cell = this.#follow(parts, code, { timeoutMs, patience });

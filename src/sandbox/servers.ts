@@ -18,7 +18,7 @@ export interface ServerProgram {
   readonly command: ProgramPath;
   /** Its arguments. */
   readonly args: readonly string[];
-  /** Its whole environment. */
+  /** Its whole environment, with a `PATH` whose folders are trusted. */
   readonly env: Readonly<Record<string, string>>;
   /** Its working directory. */
   readonly cwd: string;

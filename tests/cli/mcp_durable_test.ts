@@ -103,7 +103,7 @@ Deno.test("ipybox mcp --session: a client that restarts finds its session", asyn
       const refused = await execute(next, "1");
       assertEquals(refused.isError, true);
       assertStringIncludes(refused.text, NEWS);
-      assertMatch(refused.text, /\nNot run: Cell \w+ is still running/);
+      assertMatch(refused.text, /\nNot run\. Cell \w+ is still running/);
       assertEquals(questions, []);
       const waited = await next.call("wait_for_cell", { cell: cellIn(refused.text) });
       assertEquals([waited.text, questions.length, await scene.sent(kind)], ["marked", 1, 1]);

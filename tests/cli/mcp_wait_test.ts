@@ -50,7 +50,7 @@ Deno.test("ipybox mcp leaves a cell running that its client does not wait for", 
     await until("its output is shown", async () => (await wait(id)).text.includes(output));
     const other = await host.call("execute_ipython_cell", { code: "1" });
     assertEquals(other.isError, true);
-    assertStringIncludes(other.text, `Not run: Cell ${id} is still running`);
+    assertStringIncludes(other.text, `Not run. Cell ${id} is still running`);
     await go("a");
     await until("the cell has ended", async () => !await runs(id));
     assertEquals(await host.execute("print(43)"), "43");

@@ -183,9 +183,21 @@ Deno.test("a session goes from host to host", async (t) => {
     await executor.detach({ code: "time.sleep(600)" });
     executor = await session.attach(id);
     const reason = new Error("stop");
+    const wrong = executor.resume({ timeoutMs: -1 });
+    await assertRejects(() => wrong.next(), RangeError);
     const events = executor.resume({ signal: AbortSignal.abort(reason) });
     assertEquals(await assertRejects(() => events.next()), reason);
     assertEquals(executor.state, "kept");
+
+    await executor.detach({ code: "print('begun', flush=True)\ntime.sleep(600)" });
+    executor = await session.attach(id);
+    const stop = new AbortController();
+    const stopped = async () => {
+      for await (const event of executor.resume({ events: ["chunk"], signal: stop.signal })) {
+        if (event.type === "chunk") stop.abort(reason);
+      }
+    };
+    assertEquals(await assertRejects(stopped), reason);
     assertEquals((await executor.execute("x")).text, "2");
   });
 

@@ -121,7 +121,7 @@ Deno.test("The methods of CodeExecutor name options that they do not know", asyn
     ],
     [
       () => executor.resume(untyped({ chunks: true })).next(),
-      'Unknown key "chunks" in the options of resume(): use "timeoutMs", "events"',
+      'Unknown key "chunks" in the options of resume(): use "timeoutMs", "events", "signal"',
     ],
     [
       () => executor.installPackages("x", untyped({ onLines() {} })),
