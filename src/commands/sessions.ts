@@ -174,7 +174,7 @@ const MAX_SHOWN = 100;
 function factsOf(session: Described, most: number): [label: string, text: string][] {
   const { name, workspace, where, startedAt, state, error, wentOn, waiting } = session;
   const isWaiting = waiting.length > 0;
-  const mayWait = session.isOfClient ? "" : ", and may be waiting for you"; // it is not attached to
+  const mayWait = session.isOfClient ? "" : ", and may be waiting for you"; // its user cannot attach
   const facts: [string, string | undefined][] = [
     ["state", stateOf(session)],
     ["name", name],

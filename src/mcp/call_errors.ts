@@ -27,7 +27,7 @@ export function explainAnswer(
     const { code, message, data } = error;
     const type = code === ProtocolErrorCode.InvalidParams ? "invalid_arguments" : "protocol_error";
     const text = `answered with an error: ${message}`;
-    return callFailure(serverName, type, text, { ...cause, code, data });
+    return callFailure(serverName, type, text, { cause: error, code, data });
   }
   if (error instanceof SdkError && BROKEN_RULES.includes(error.code)) {
     const text = `broke the protocol: ${messageOf(error)}`;

@@ -2,15 +2,15 @@ import { assertEquals, assertInstanceOf, assertMatch, assertNotEquals } from "@s
 import { KernelDiedError } from "../../src/base/errors.ts";
 import type { KernelGateway } from "../../src/kernel/gateway.ts";
 import { SHORT_LIFE_MS } from "../../src/kernel/host.ts";
-import type { Logger } from "../../src/base/log.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
+import { ReadyCount } from "../support/ready_count.ts";
 import { rejection, until } from "../support/wait.ts";
 import { TestKernel } from "../support/kernel.ts";
 
 const PID = "import os; os.getpid()";
 
 Deno.test("A spare kernel is kept ready", async (t) => {
-  const log = new ReadyCount();
+  const log = new ReadyKernels();
   await using kernel = await TestKernel.start({
     ...{ spareKernel: true, restoreWorkingDir: true, log },
     interruptGraceMs: 100,
@@ -66,7 +66,7 @@ Deno.test("A spare kernel is kept ready", async (t) => {
 });
 
 Deno.test("A spare kernel that dies has only its own last words", async () => {
-  const log = new ReadyCount();
+  const log = new ReadyKernels();
   await using kernel = await TestKernel.start({ spareKernel: true, log });
   const { client, gateway } = kernel;
   await log.spare(gateway, 2, Number(await kernel.text(PID))); // before the first one dies
@@ -81,7 +81,7 @@ Deno.test("A spare kernel that dies has only its own last words", async () => {
 });
 
 Deno.test("A spare kernel is started once code has run, and ends with its client", async () => {
-  const log = new ReadyCount();
+  const log = new ReadyKernels();
   await using kernel = await TestKernel.start({ spareKernel: true, log });
   await kernel.client.reset();
   assertEquals(log.count, 2);
@@ -92,7 +92,7 @@ Deno.test("A spare kernel is started once code has run, and ends with its client
 });
 
 Deno.test("Without spareKernel there is one kernel, and a reset starts the next", async () => {
-  const log = new ReadyCount();
+  const log = new ReadyKernels();
   await using kernel = await TestKernel.start({ spareKernel: false, log });
   for (const count of [1, 2]) {
     const current = Number(await kernel.text(PID));
@@ -118,20 +118,10 @@ async function kernels(gateway: KernelGateway): Promise<number[]> {
 }
 
 /** Counts the kernels that got ready. */
-class ReadyCount implements Logger {
-  count = 0;
-
-  debug(message: string): void {
-    if (/^kernel \S+ is ready$/.test(message)) this.count++;
-  }
-
-  info(): void {}
-  warn(): void {}
-  error(): void {}
-
+class ReadyKernels extends ReadyCount {
   /** Waits for the spare one of `count` kernels, and gives its process id. */
   async spare(gateway: KernelGateway, count: number, current: number): Promise<number> {
-    await until(`${count} kernels are ready`, () => this.count >= count);
+    await this.reached(count);
     let others: number[] = [];
     // What was replaced before may take a moment to end.
     await until("there is one spare kernel", async () => {

@@ -1,11 +1,11 @@
 /** Attacks of a kernel's code on the kernel that replaces it. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { type Logger, silentLogger } from "../../src/base/log.ts";
 import { lstatIfPresent } from "../../src/files/safe.ts";
 import { until } from "../support/wait.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { processesWith } from "../support/processes.ts";
+import { ReadyCount } from "../support/ready_count.ts";
 import { runPython } from "../support/run_python.ts";
 import { testIf } from "../support/skip.ts";
 import { stepsOf } from "../support/steps.ts";
@@ -49,35 +49,18 @@ if os.fork() == 0:
     os._exit(0)
 `;
 
-/** Waits until further kernels are ready. */
-class ReadyKernels {
-  #ready = 0;
-  #awaited = 0;
-  readonly log: Logger = {
-    ...silentLogger,
-    debug: (message) => {
-      if (/^kernel \S+ is ready$/.test(message)) this.#ready++;
-    },
-  };
-
-  async next(count: number): Promise<void> {
-    this.#awaited += count;
-    await until("the kernels are ready", () => this.#ready >= this.#awaited);
-  }
-}
-
 /** Resets a kernel whose code has planted files and started processes, and looks for either. */
 async function showReset(
   { executor, workspace }: TestExecutor,
-  spares?: ReadyKernels,
+  kernels?: ReadyCount,
 ): Promise<void> {
   const script = `while :; do sleep 1; : ${workspace}; done`;
   const running = async () => await processesWith(`: ${workspace}; done`);
   // The spare kernel that takes over at the second reset started after the first planting.
-  for (let round = 0; round < (spares ? 2 : 1); round++) {
+  for (let round = 0; round < (kernels ? 2 : 1); round++) {
     await executor.execute(PLANT + linger(script));
     await until("they run", async () => (await running()).length === 3);
-    await spares?.next(1);
+    await kernels?.reached(2 + round);
     await executor.execute(PLANT);
     await executor.reset();
     assertEquals(await running(), []);
@@ -191,12 +174,11 @@ Deno.test("L4: code leaves nothing to the kernel that replaces its own, without 
 
 Deno.test("L4: code leaves nothing to the kernel that replaces its own, with a spare kernel", async (t) => {
   const step = stepsOf(t);
-  const kernels = new ReadyKernels();
-  await using test = await TestExecutor.start({ spareKernel: true, log: kernels.log });
+  const kernels = new ReadyCount();
+  await using test = await TestExecutor.start({ spareKernel: true, log: kernels });
   const { executor, workspace } = test;
 
   await step("nothing that it wrote to its home runs, and no process outlives it", async () => {
-    await kernels.next(1);
     await showReset(test, kernels);
   });
 
