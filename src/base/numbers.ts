@@ -1,3 +1,6 @@
+/** A day, in milliseconds. */
+export const DAY_MS = 86_400_000;
+
 /** Throws if any of the named options is set but is not a number above 0. */
 export function requirePositive<Name extends string>(
   options: { readonly [Each in Name]?: number },

@@ -1,12 +1,8 @@
+import { DAY_MS } from "../base/numbers.ts";
 import { type Abandoned, abandonedIn, discardAbandoned } from "../files/workspace_folders.ts";
 import { statesFolder } from "../files/workspace_state.ts";
 import { folderUsage } from "../files/folder_usage.ts";
-import {
-  DAY_MS,
-  forEachOldSession,
-  KEPT_DAYS,
-  removeSession,
-} from "../mcp_server/http/session_folders.ts";
+import { forEachOldSession, KEPT_DAYS, removeSession } from "../mcp_server/http/session_folders.ts";
 import { forEachAbandoned, ownRunFolders, removeHeld } from "../files/private_folder.ts";
 import { isPlainFolder } from "../files/safe.ts";
 import { PackageFolder } from "../python/packages.ts";

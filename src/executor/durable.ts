@@ -7,6 +7,7 @@
 import { join } from "node:path";
 import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
+import { DAY_MS } from "../base/numbers.ts";
 import { pause } from "../base/signals.ts";
 import type { Deadline } from "../base/deadline.ts";
 import { randomToken } from "../base/tokens.ts";
@@ -44,8 +45,6 @@ interface BeginOptions {
   /** The Python that runs its supervisor, if kernels are elsewhere. */
   readonly python: string | undefined;
 }
-
-const DAY_MS = 24 * 60 * 60_000;
 
 const VERSION = 1 as const;
 

@@ -1,6 +1,7 @@
 import { dirname, join } from "node:path";
 import { ConfigError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
+import { DAY_MS } from "../../base/numbers.ts";
 import { randomToken } from "../../base/tokens.ts";
 import { isRunning, type ListedSession, listSessions } from "../../executor/durable.ts";
 import { folderUsage } from "../../files/folder_usage.ts";
@@ -158,8 +159,6 @@ async function takeEnded(
   const owner = new Uint8Array(MAX_OWNER);
   return { owner: new TextDecoder().decode(owner.subarray(0, await lock.read(owner) ?? 0)) };
 }
-
-export const DAY_MS = 86_400_000;
 
 /** Removes the old folders of ended sessions, one pass at a time. Disposing stops it. */
 export class SessionCleanup implements AsyncDisposable {
