@@ -164,6 +164,7 @@ browserTest("a person decides on one page", async (browser, t) => {
       "7 unchanged lines",
     ]);
     await page.keyboard.press("d");
+    await diff.first().locator(".content").nth(lines.length).waitFor(); // they open one by one
     assertEquals(
       await diff.first().locator(".line:not(.added) .content").allInnerTexts(),
       lines.map((line) => line.trim()),

@@ -7,7 +7,7 @@ const launcher = new URL("../../templates/launcher", import.meta.url).pathname;
 
 /** A network with an interface whose router does not exist; the address of the machine itself answers. */
 const TRIAL = `
-import socket, subprocess, sys, threading
+import socket, subprocess, sys, threading, time
 sys.path.insert(0, sys.argv[1])
 sys.dont_write_bytecode = True
 import probe_network
@@ -47,6 +47,9 @@ probe_network.own_addresses = lambda _: own
 closed.clear()
 ip("addr add 10.9.9.5/24 dev d0", "addr add 10.9.9.7/24 dev d0")
 ip(*(f"addr add fd09::{number}/64 dev d0 nodad" for number in (5, 7)))
+added = {socket.inet_pton(socket.AF_INET6, f"fd09::{number}").hex() for number in (5, 7)}
+while not added <= {line[0] for line in probe_network.table("/proc/net/ipv6_route")}:
+    time.sleep(0.01)  # the system adds their routes later
 subprocess.run(["nft", "--file", "-"], input="""
 table inet walls {
   chain out {

@@ -61,8 +61,12 @@ const KEPT = [
   ...["HOME", "DENO_DIR"].map((name) => Deno.env.get(name) || "/"),
 ].filter((path) => isInside(path, "/tmp")).map((path) => `'${path}'`).join(" ");
 
-/** Runs the probes where `/tmp` and `/run` are folders of their own, with the folder that sandboxes share. */
+/**
+ * Runs the probes where `/tmp` and `/run` are folders of their own, with the folder that sandboxes
+ * share, and in a network of their own: others here may connect to the same socket without a path.
+ */
 const IN_OWN_TMP = `
+ip link set lo up
 mount -t tmpfs -o mode=1777 tmpfs /run
 for path in ${KEPT}; do
   mkdir -p "/run/kept$path"
@@ -88,6 +92,7 @@ async function probes(fixture: string, mounts: string): Promise<{
   const { success, stdout, stderr } = await new Deno.Command("unshare", {
     args: [
       "--mount",
+      "--net",
       "--propagation",
       "private",
       "sh",
