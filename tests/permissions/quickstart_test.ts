@@ -2,6 +2,7 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { fileURLToPath } from "node:url";
 import type { ProgramEnd } from "../../src/process/run_program.ts";
 import { flagsOf, Machine, type Permission } from "../support/machine.ts";
+import { writeNpx } from "../support/npx.ts";
 import { runProgram } from "../support/program.ts";
 import { atTerminal, type TerminalEnd, type Typing } from "../support/terminal.ts";
 import { testIf } from "../support/skip.ts";
@@ -23,6 +24,8 @@ async function asUserOf(machine: Machine): Promise<ProgramEnd> {
   await using home = await TempFolder.create();
   const { workspace, cache, programs } = machine;
   for (const folder of [home.path, workspace, cache]) await giveToUnprivileged(folder);
+  // npm's installs the server again for a user who has nothing yet.
+  await writeNpx(programs, "HOME");
   await Deno.chmod(programs, 0o755);
   const more: readonly Permission[] = [
     ["--allow-env", "HOME", "what npx keeps", ""],

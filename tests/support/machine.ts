@@ -4,8 +4,8 @@
  * @module
  */
 import { fileURLToPath } from "node:url";
-import { inspectInterpreter } from "../../src/python/interpreter.ts";
-import { KERNEL_MODULES, kernelRecipe, writeMarker } from "../../src/python/managed.ts";
+import { findPython } from "../../src/python/environment.ts";
+import { kernelRecipe, writeMarker } from "../../src/python/managed.ts";
 import type { ProgramEnd } from "../../src/process/run_program.ts";
 import { runProgram } from "./program.ts";
 import { testPython } from "./python.ts";
@@ -13,9 +13,6 @@ import { denoDirectory } from "./temp_cache.ts";
 import { TempFolder } from "./temp_folder.ts";
 
 const quickstart = fileURLToPath(new URL("../../examples/quickstart.ts", import.meta.url));
-
-/** The tests' Python, which takes seconds to import what kernels need. */
-let inspected: ReturnType<typeof inspectInterpreter> | undefined;
 
 /** A flag of Deno's with one value, what it is for, and what the error without it says. */
 export type Permission = readonly [
@@ -46,10 +43,11 @@ export class Machine implements AsyncDisposable {
     const cache = parts.use(await TempFolder.create());
     const environments = `${cache.path}/ipybox/python`;
     await Deno.mkdir(environments, { recursive: true });
-    const interpreter = await (inspected ??= inspectInterpreter(testPython(), KERNEL_MODULES));
-    await Deno.symlink(interpreter.prefix, `${environments}/tests`);
+    const { managed: _, ...found } = await findPython({ python: testPython() });
+    await Deno.symlink(found.prefix, `${environments}/tests`);
     const python = `${environments}/tests/bin/python`;
-    await writeMarker(kernelRecipe(), environments, { ...interpreter, executable: python });
+    const interpreter = { ...found, executable: python, makesEnvironments: true, missing: {} };
+    await writeMarker(kernelRecipe(), environments, interpreter);
     const denoDir = await denoDirectory();
     // Deno is installed here, unlike where `npx` runs the tests: nothing is run from its folders.
     const programs = parts.use(await TempFolder.create());
