@@ -9,6 +9,7 @@ import { readIndexSettings } from "../../src/python/indexes.ts";
 import { cliArguments, ipybox } from "../support/cli.ts";
 import { CELL } from "../support/interop.ts";
 import { npmServer } from "../support/mcp.ts";
+import { writeNpx } from "../support/npx.ts";
 import { runProgram } from "../support/program.ts";
 import { testPython } from "../support/python.ts";
 import { pythonServers } from "../support/python_servers.ts";
@@ -47,7 +48,10 @@ async function run(
 /** Runs an example that leaves nothing behind. */
 async function runAlone(name: string, ...args: readonly string[]): Promise<ProgramEnd> {
   await using temporary = await TempFolder.create();
-  const end = await run({ temporary }, name, ...args);
+  await using programs = await TempFolder.create();
+  await writeNpx(programs.path);
+  const env = { PATH: `${programs.path}:${Deno.env.get("PATH")}` };
+  const end = await run({ temporary, env }, name, ...args);
   assertEquals(await temporary.list(), []);
   return end;
 }
