@@ -1,13 +1,15 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { lockBuilds } from "../../src/python/build.ts";
+import { kernelRecipe, writeMarker } from "../../src/python/managed.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { until } from "../support/wait.ts";
 import { CLIENT_ERAS, McpHost, type Progress } from "../support/mcp_client.ts";
 import { rawServer } from "../support/mcp.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
-import { testPython } from "../support/python.ts";
+import { testInterpreter, testPython } from "../support/python.ts";
 import { stepsOf } from "../support/steps.ts";
-import { TempFolder } from "../support/temp_folder.ts";
+import { TempCache } from "../support/temp_cache.ts";
 
 for (const kind of CLIENT_ERAS) {
   Deno.test(`ipybox mcp tells a client of the kind ${kind} what its cell does`, async (t) => {
@@ -198,11 +200,8 @@ Deno.test("ipybox mcp leaves a pending approval out of the time limit", async ()
 Deno.test("ipybox mcp tells its client what it waits for from the beginning", async (t) => {
   await using workspace = await workspaceWithServer();
   /** Calls a cell, and gives up once the client was told what was to be told. */
-  const told = async (words: RegExp, args: readonly string[], env: Record<string, string> = {}) => {
-    await using host = await McpHost.start({
-      args: ["--workspace", workspace.path, ...args],
-      env,
-    });
+  const told = async (words: RegExp, env: Record<string, string>) => {
+    await using host = await McpHost.start({ args: ["--workspace", workspace.path], env });
     const messages: string[] = [];
     const cancel = new AbortController();
     const cell = host.call("execute_ipython_cell", { code: "1+1" }, {
@@ -217,21 +216,27 @@ Deno.test("ipybox mcp tells its client what it waits for from the beginning", as
 
   await t.step("the start of the kernel", async () => {
     await using slow = await slowPython();
-    await told(/^Starting the kernel/, ["--python", slow.path]);
+    await told(/^Starting the kernel/, { IPYBOX_PYTHON: "", ...slow.env });
   });
 
   await t.step("the set-up of Python", async () => {
-    await using cache = await TempFolder.create();
-    await told(/^Setting up Python: ./, [], { IPYBOX_PYTHON: "", XDG_CACHE_HOME: cache.path });
+    await using cache = await TempCache.create();
+    const pythons = `${cache.path}/ipybox/python`;
+    await Deno.mkdir(pythons, { recursive: true });
+    using _build = await lockBuilds(pythons, {}); // by another process, so that nothing is built here
+    await told(/^Setting up Python: ./, { IPYBOX_PYTHON: "", ...cache.env });
   });
 });
 
-/** A Python that takes a second longer to start, so that there is something to tell. */
-async function slowPython(): Promise<AsyncDisposable & { readonly path: string }> {
-  const folder = await Deno.makeTempDir();
-  const path = `${folder}/python`;
-  await Deno.writeTextFile(path, `#!/bin/sh\nsleep 1\nexec ${testPython()} "$@"\n`, {
+/** A cache whose Python takes a second longer to start, so that there is something to tell. */
+async function slowPython(): Promise<TempCache> {
+  const cache = await TempCache.create();
+  const executable = `${cache.path}/python`;
+  await Deno.writeTextFile(executable, `#!/bin/sh\nsleep 1\nexec ${testPython()} "$@"\n`, {
     mode: 0o755,
   });
-  return { path, [Symbol.asyncDispose]: () => Deno.remove(folder, { recursive: true }) };
+  const pythons = `${cache.path}/ipybox/python`;
+  await Deno.mkdir(pythons, { recursive: true });
+  await writeMarker(kernelRecipe(), pythons, { ...await testInterpreter(), executable });
+  return cache;
 }
