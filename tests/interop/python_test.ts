@@ -20,7 +20,7 @@ for (
   test(`${name} with ipybox mcp on stdio and over HTTP, era ${eras.join(", ")}`, async (t) => {
     await using workspace = await TempFolder.create();
     await using cache = await TempCache.create();
-    const http = ["--workspace", workspace.path, "--allow-registrations"];
+    const http = ["--workspace", workspace.path, "--allow-registrations", "--no-sandbox"];
     await using running = await HttpMcp.start(http, { cache });
     const env = { ...Deno.env.toObject(), ...cache.env, NO_COLOR: "1" };
     await using parts = new AsyncDisposableStack();

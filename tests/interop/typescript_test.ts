@@ -22,6 +22,7 @@ for (const kind of CLIENT_KINDS) {
       "--workspace",
       workspace.path,
       "--allow-registrations",
+      "--no-sandbox",
     ]);
     const asked: string[] = [];
     await using host = await McpHost.join(server.address, {
