@@ -111,7 +111,7 @@ class Scene implements AsyncDisposable {
 const idIn = (folder: string) => folder.split("/").at(-1) ?? "";
 
 Deno.test("ipybox mcp --http --durable: sessions outlive the server", async (t) => {
-  await using scene = await Scene.create("--max-sessions", "4");
+  await using scene = await Scene.create("--max-sessions", "4", "--no-sandbox");
   const tomorrow = new Date(Date.now() + 86_400_000);
   await leaveEndedSessions(scene.workspace, ALICE, tomorrow); // her others are the first to go
   const step = stepsOf(t);

@@ -20,7 +20,10 @@ for (const kind of CLIENT_ERAS) {
     await registry.register("slow", { command: "sh", args: ["-c", wait, command, ...args] });
     await using host = await McpHost.start({
       kind,
-      args: ["--workspace", workspace.path, "--approve", "allow"],
+      args: [
+        ...["--workspace", workspace.path, "--approve", "allow"],
+        ...kind === "2.x legacy" ? [] : ["--no-sandbox"],
+      ],
     });
     const step = stepsOf(t);
 
