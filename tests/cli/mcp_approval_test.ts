@@ -82,27 +82,29 @@ Deno.test("ipybox mcp goes on where a client of the older era fails to ask", asy
   assertEquals(isError, true);
 });
 
-Deno.test("ipybox mcp --approve allow asks nobody, and deny refuses", async () => {
+Deno.test("ipybox mcp --approve deny asks nobody, and refuses", async () => {
   await using workspace = await workspaceWithServer();
-  const answers = { allow: false, deny: true };
-  for (const [mode, isError] of Object.entries(answers)) {
-    await using host = await McpHost.start({
-      args: ["--workspace", workspace.path, "--no-sandbox", "--approve", mode],
-      answer: () => {
-        throw new Error("nobody is to be asked");
-      },
-    });
-    const code = `${RAW}print(raw.run_sync("count").text)`;
-    const { text } = await host.call("execute_ipython_cell", { code });
-    assertEquals(text.includes("ApprovalRejectedError"), isError, text);
-    const read = `${RAW}raw.resources.read("x://y")`; // it has none, which its own error says
-    const { content } = await host.call("execute_ipython_cell", { code: read });
-    assertEquals(JSON.stringify(content).includes("ApprovalRejectedError"), isError);
-    const params = { server_name: "again", server_params: { ...rawServer() } };
-    assertEquals((await host.call("register_mcp_server", params)).isError, isError);
-    if (isError) await assertNamesCommands(host);
-  }
+  await using host = await McpHost.start({
+    args: ["--workspace", workspace.path, "--no-sandbox", "--approve", "deny"],
+    answer: () => {
+      throw new Error("nobody is to be asked");
+    },
+  });
+  await assertRefuses(host, true);
+  await assertNamesCommands(host);
 });
+
+/** Whether a call, a read of a resource and a registration are refused, or none of them. */
+async function assertRefuses(host: McpHost, refuses: boolean): Promise<void> {
+  const code = `${RAW}print(raw.run_sync("count").text)`;
+  const { text } = await host.call("execute_ipython_cell", { code });
+  assertEquals(text.includes("ApprovalRejectedError"), refuses, text);
+  const read = `${RAW}raw.resources.read("x://y")`; // it has none, which its own error says
+  const { content } = await host.call("execute_ipython_cell", { code: read });
+  assertEquals(JSON.stringify(content).includes("ApprovalRejectedError"), refuses);
+  const params = { server_name: "again", server_params: { ...rawServer() } };
+  assertEquals((await host.call("register_mcp_server", params)).isError, refuses);
+}
 
 /** What the user is asked to run registers all that was asked for, or is a file with all of it. */
 async function assertNamesCommands(host: McpHost): Promise<void> {
@@ -160,7 +162,7 @@ Deno.test("ipybox mcp --approve-shell ask asks for shell commands, too, and for 
 });
 
 for (const kind of CLIENT_ERAS) {
-  Deno.test(`ipybox mcp passes questions of MCP servers on to a client of the kind ${kind}`, async () => {
+  Deno.test(`ipybox mcp --approve allow asks a client of the kind ${kind} only what MCP servers ask`, async () => {
     await using workspace = await workspaceWithServer();
     const seen: Readonly<Record<string, unknown>>[] = [];
     await using host = await McpHost.start({
@@ -172,6 +174,8 @@ for (const kind of CLIENT_ERAS) {
       },
     });
 
+    await assertRefuses(host, false);
+    assertEquals(seen, []);
     const first = await host.execute(ASK_FORM);
     const second = await host.execute(ASK_FORM);
 

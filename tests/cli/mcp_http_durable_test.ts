@@ -6,7 +6,7 @@ import { sessionsPath } from "../../src/files/workspace_state.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { untilReady } from "../support/approval_page.ts";
 import { browserTest } from "../support/browser.ts";
-import { ipybox } from "../support/cli.ts";
+import { inThisProcess } from "../support/command_io.ts";
 import { leaveEndedSessions } from "../support/ended_sessions.ts";
 import { until } from "../support/wait.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
@@ -111,7 +111,7 @@ class Scene implements AsyncDisposable {
 const idIn = (folder: string) => folder.split("/").at(-1) ?? "";
 
 Deno.test("ipybox mcp --http --durable: sessions outlive the server", async (t) => {
-  await using scene = await Scene.create("--max-sessions", "4");
+  await using scene = await Scene.create("--max-sessions", "4", "--no-sandbox");
   const tomorrow = new Date(Date.now() + 86_400_000);
   await leaveEndedSessions(scene.workspace, ALICE, tomorrow); // her others are the first to go
   const step = stepsOf(t);
@@ -151,21 +151,23 @@ Deno.test("ipybox mcp --http --durable: sessions outlive the server", async (t) 
     assertStringIncludes((await newer.call(CELL, { code: "y", session })).text, "is no session");
   });
 
-  await step("a session of another token is one that there is not", async () => {
-    await scene.restart();
-    const unknown = await scene.ask(BOB, crypto.randomUUID());
-    assertEquals(unknown[0], 404);
-    assertEquals(await scene.ask(BOB, id), unknown);
-    assertEquals(await scene.ask(BOB, id, "DELETE"), unknown);
-    const files = new URL(`/sessions/${id}/files/kept`, scene.server.address.url);
-    const headers = { authorization: `Bearer ${BOB}` };
-    assertEquals(await (await fetch(files, { headers })).json(), {
-      jsonrpc: "2.0",
-      error: { code: -32600, message: "No such session" },
-      id: null,
-    });
-    assertEquals((await scene.ask(ALICE, id))[0], 200);
-  });
+  await step(
+    "a session of another token is one that there is not",
+    async () => {
+      const unknown = await scene.ask(BOB, crypto.randomUUID());
+      assertEquals(unknown[0], 404);
+      assertEquals(await scene.ask(BOB, id), unknown);
+      assertEquals(await scene.ask(BOB, id, "DELETE"), unknown);
+      const files = new URL(`/sessions/${id}/files/kept`, scene.server.address.url);
+      const headers = { authorization: `Bearer ${BOB}` };
+      assertEquals(await (await fetch(files, { headers })).json(), {
+        jsonrpc: "2.0",
+        error: { code: -32600, message: "No such session" },
+        id: null,
+      });
+      assertEquals((await scene.ask(ALICE, id))[0], 200);
+    },
+  );
 
   await step("those that no client has asked for yet count, until they have ended", async () => {
     const second = await scene.join(ALICE);
@@ -189,7 +191,7 @@ Deno.test("ipybox mcp --http --durable: sessions outlive the server", async (t) 
   await step("a session ends by a person, and by DELETE", async () => {
     const ids = async () => (await scene.sessions()).map(({ record }) => record?.name);
     const own = (await scene.sessions()).find(({ record }) => record?.name === id);
-    const attached = await ipybox(["attach", own?.id ?? ""]);
+    const attached = await inThisProcess(["attach", own?.id ?? ""]);
     assertEquals(attached.code, 2);
     assertStringIncludes(attached.stderr, "only that server continues it");
     await endDurable(own?.id ?? "");
@@ -217,7 +219,7 @@ Deno.test("ipybox mcp --http --durable: sessions outlive the server", async (t) 
 });
 
 browserTest("A call of a durable HTTP session is asked again on the page", async (browser) => {
-  await using scene = await Scene.create("--page");
+  await using scene = await Scene.create("--page", "--no-sandbox");
   await using host = await scene.join(ALICE);
   const code = `${RAW}print(raw.run_sync("mark", {"name": "once", "ms": 0}).text)`;
   const gone = new AbortController(); // the SDK waits for the rest of a stream that broke
@@ -228,8 +230,11 @@ browserTest("A call of a durable HTTP session is asked again on the page", async
   };
   await until("the call waits", async () => (await waiting()).length > 0);
   await scene.server.stop("SIGKILL");
-  const { stdout } = await ipybox(["sessions"]);
-  assertMatch(stdout, /raw\.mark has waited.+; start its .+ again: the approval page asks you$/m);
+  const waits = /raw\.mark has waited.+; start its .+ again: the approval page asks you$/m;
+  await until(
+    "a person is told",
+    async () => waits.test((await inThisProcess(["sessions"])).stdout),
+  );
   await scene.start();
   const link = () => /Approvals of [^:]+: (\S+)/.exec(scene.server.stderr)?.[1] ?? "";
   await until("the page is there, before the client is", () => link() !== "");

@@ -215,7 +215,9 @@ Deno.test("Who has no token, another owner's handle, or is a web page gets nothi
 
 Deno.test("What opens no session takes no room from those that do", async () => {
   await using workspace = await TempFolder.create();
-  await using server = await HttpMcp.start(["--workspace", workspace.path, "--max-sessions", "1"]);
+  await using server = await HttpMcp.start([
+    ...["--workspace", workspace.path, "--max-sessions", "1", "--no-sandbox"],
+  ]);
   const { url, token } = server.address;
   const post = async (body: string, accept = "application/json, text/event-stream") => {
     const headers = {

@@ -25,7 +25,7 @@ def show():
 Deno.test("ipybox mcp needs no more memory after many cells", async () => {
   await using workspace = await workspaceWithServer();
   await using host = await McpHost.start({
-    args: ["--workspace", workspace.path, "--approve", "allow"],
+    args: ["--workspace", workspace.path, "--approve", "allow", "--no-sandbox"],
   });
   await host.execute(PREPARE);
 

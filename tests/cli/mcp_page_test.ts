@@ -17,6 +17,7 @@ import { rawServer } from "../support/mcp.ts";
 import { type ClientKind, eachEra, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { writeAcceptedPolicy } from "../support/policy.ts";
+import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const CELL = "execute_ipython_cell";
@@ -98,47 +99,6 @@ async function leavesQuestionsToPage(kind: ClientKind, browser: TestBrowser): Pr
   assertEquals(browser.problems, []);
 }
 
-browserTest("Changes are shown on the page as they will be done", async (browser) => {
-  await using workspace = await TempFolder.create();
-  await using host = await McpHost.start({ args: ["--workspace", workspace.path, "--no-sandbox"] });
-  const params = { server_name: "mine", server_params: { ...rawServer() } };
-  const refused = await host.call("register_mcp_server", params);
-  assertEquals(refused.isError, true);
-  assertStringIncludes(refused.text, "Ask the user to run: ipybox register mine --");
-  const page = await enter(browser, addressIn(refused.text), codeIn(host.stderr));
-
-  const registered = host.call("register_mcp_server", params);
-  await page.getByRole("heading", { name: "ipybox.register_mcp_server" }).waitFor();
-  const shown = await page.locator("#arguments").innerText();
-  for (const part of ["mine", Deno.execPath(), ...rawServer().args ?? []]) {
-    assertStringIncludes(shown, part);
-  }
-  assertEquals(await page.locator("#edit").isVisible(), false);
-  await untilReady(page);
-  await page.keyboard.press("e"); // nothing to edit
-  await page.keyboard.press("y");
-  assertEquals((await registered).isError, false);
-  assertEquals((await ServerRegistry.open({ workspace: workspace.path })).names, ["mine"]);
-
-  const removed = host.call("unregister_mcp_server", { server_name: "mine" });
-  await page.getByRole("heading", { name: "ipybox.unregister_mcp_server" }).waitFor();
-  await untilReady(page);
-  await page.keyboard.press("n");
-  assertEquals((await removed).text, 'Removing the server "mine": no reason was given');
-  assertEquals((await ServerRegistry.open({ workspace: workspace.path })).names, ["mine"]);
-
-  const name = "git+https://example.org/owner/name";
-  const stop = new AbortController();
-  const installed = host.call("install_package", { package_name: name }, { signal: stop.signal })
-    .catch(() => {});
-  await page.getByRole("heading", { name: "ipybox.install_package" }).waitFor();
-  assertStringIncludes(await page.locator("#arguments").innerText(), name);
-  stop.abort();
-  await page.locator("#settled").getByText("Withdrawn").waitFor();
-  await installed;
-  assertEquals(browser.problems, []);
-});
-
 Deno.test("What the model is told of the page opens nothing", async () => {
   await using workspace = await workspaceWithServer();
   await using host = await McpHost.start({ args: ["--workspace", workspace.path] });
@@ -187,7 +147,7 @@ except OSError as error:
   for (const answer of [text, again.text]) assertEquals(answer.includes(code), false);
 });
 
-browserTest("ipybox mcp --page asks there, even where the client could", async (browser) => {
+browserTest("ipybox mcp --page asks there, even where the client could", async (browser, t) => {
   await using workspace = await workspaceWithServer();
   await using host = await McpHost.start({
     args: ["--workspace", workspace.path, "--no-sandbox", "--page"],
@@ -195,15 +155,57 @@ browserTest("ipybox mcp --page asks there, even where the client could", async (
       throw new Error("the client is not to be asked");
     },
   });
+  const step = stepsOf(t);
   await until("there is a link", () => codeIn(host.stderr) !== "");
   const page = await browser.open(/Approvals: (\S+)/.exec(host.stderr)?.[1] ?? "");
   await page.locator('#status[data-state="open"]').waitFor();
 
-  const allowed = host.call(CELL, { code: COUNT });
-  await page.getByRole("heading", { name: "raw.count" }).waitFor();
-  await untilReady(page);
-  await page.keyboard.press("y");
-  assertEquals((await allowed).text, "1");
+  await step("for calls", async () => {
+    const allowed = host.call(CELL, { code: COUNT });
+    await page.getByRole("heading", { name: "raw.count" }).waitFor();
+    await untilReady(page);
+    await page.keyboard.press("y");
+    assertEquals((await allowed).text, "1");
+  });
+
+  const names = async () => (await ServerRegistry.open({ workspace: workspace.path })).names;
+
+  await step("for registrations, which are shown as they will be done", async () => {
+    const params = { server_name: "mine", server_params: { ...rawServer() } };
+    const registered = host.call("register_mcp_server", params);
+    await page.getByRole("heading", { name: "ipybox.register_mcp_server" }).waitFor();
+    const shown = await page.locator("#arguments").innerText();
+    for (const part of ["mine", Deno.execPath(), ...rawServer().args ?? []]) {
+      assertStringIncludes(shown, part);
+    }
+    assertEquals(await page.locator("#edit").isVisible(), false);
+    await untilReady(page);
+    await page.keyboard.press("e"); // nothing to edit
+    await page.keyboard.press("y");
+    assertEquals((await registered).isError, false);
+    assertEquals(await names(), ["mine", "raw"]);
+  });
+
+  await step("for removals", async () => {
+    const removed = host.call("unregister_mcp_server", { server_name: "mine" });
+    await page.getByRole("heading", { name: "ipybox.unregister_mcp_server" }).waitFor();
+    await untilReady(page);
+    await page.keyboard.press("n");
+    assertEquals((await removed).text, 'Removing the server "mine": no reason was given');
+    assertEquals(await names(), ["mine", "raw"]);
+  });
+
+  await step("for installations, which are withdrawn with their call", async () => {
+    const name = "git+https://example.org/owner/name";
+    const stop = new AbortController();
+    const installed = host.call("install_package", { package_name: name }, { signal: stop.signal })
+      .catch(() => {});
+    await page.getByRole("heading", { name: "ipybox.install_package" }).waitFor();
+    assertStringIncludes(await page.locator("#arguments").innerText(), name);
+    stop.abort();
+    await page.locator("#settled").getByText("Withdrawn").waitFor();
+    await installed;
+  });
   assertEquals(browser.problems, []);
 });
 

@@ -8,8 +8,7 @@ import {
 import { makeSessionFolders } from "../../src/mcp_server/http/session_folders.ts";
 import { join } from "node:path";
 import { lockBuilds } from "../../src/python/build.ts";
-import { inspectInterpreter } from "../../src/python/interpreter.ts";
-import { KERNEL_MODULES, kernelRecipe, writeMarker } from "../../src/python/managed.ts";
+import { kernelRecipe, writeMarker } from "../../src/python/managed.ts";
 import { runningSessions } from "../../src/mcp_server/running_sessions.ts";
 import { commandsIn, inThisProcess } from "../support/command_io.ts";
 import { until } from "../support/wait.ts";
@@ -17,7 +16,7 @@ import { HttpMcp, type HttpMcpOptions } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { workspaceWithServer } from "../support/mcp_workspace.ts";
 import { processesWith } from "../support/processes.ts";
-import { testPython } from "../support/python.ts";
+import { testInterpreter } from "../support/python.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempCache } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -126,8 +125,7 @@ Deno.test("The first session that is ready is handed out, though its Python was 
   const options = { cache, env: { IPYBOX_PYTHON: "" } };
   await using pool = await PoolServer.startIn(options, workspace.path, ...POOL);
   await until("it builds", () => pool.server.stderr.includes("Waiting for another process"));
-  const python = await inspectInterpreter(testPython(), KERNEL_MODULES);
-  await writeMarker(kernelRecipe(), pythons, python);
+  await writeMarker(kernelRecipe(), pythons, await testInterpreter());
   build[Symbol.dispose]();
   await until("one is ready", () => pool.started === 1);
   const [ready] = await pool.folders();

@@ -1,13 +1,15 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { lockBuilds } from "../../src/python/build.ts";
+import { kernelRecipe, writeMarker } from "../../src/python/managed.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { until } from "../support/wait.ts";
 import { CLIENT_ERAS, McpHost, type Progress } from "../support/mcp_client.ts";
 import { rawServer } from "../support/mcp.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
-import { testPython } from "../support/python.ts";
+import { testInterpreter, testPython } from "../support/python.ts";
 import { stepsOf } from "../support/steps.ts";
-import { TempFolder } from "../support/temp_folder.ts";
+import { TempCache } from "../support/temp_cache.ts";
 
 for (const kind of CLIENT_ERAS) {
   Deno.test(`ipybox mcp tells a client of the kind ${kind} what its cell does`, async (t) => {
@@ -18,7 +20,10 @@ for (const kind of CLIENT_ERAS) {
     await registry.register("slow", { command: "sh", args: ["-c", wait, command, ...args] });
     await using host = await McpHost.start({
       kind,
-      args: ["--workspace", workspace.path, "--approve", "allow"],
+      args: [
+        ...["--workspace", workspace.path, "--approve", "allow"],
+        ...kind === "2.x legacy" ? [] : ["--no-sandbox"],
+      ],
     });
     const step = stepsOf(t);
 
@@ -113,33 +118,77 @@ raw.run_sync("sleep", {"ms": 1500})`,
     });
   });
 
-  Deno.test(`ipybox mcp goes on when a client of the kind ${kind} gives up a question`, async (t) => {
+  Deno.test(`ipybox mcp waits for the user of a client of the kind ${kind}`, async (t) => {
     await using workspace = await workspaceWithServer();
-    const asked: (() => void)[] = [];
+    let answer: () => Promise<string>;
     await using host = await McpHost.start({
       kind,
       args: ["--workspace", workspace.path, "--no-sandbox"],
-      answer: () => {
-        asked.shift()?.();
-        throw new Error("the form was closed"); // the client neither answers nor asks again
-      },
+      answer: () => answer(),
     });
     const step = stepsOf(t);
+
+    if (kind === "2.x legacy") { // in the newer era, the client itself asks
+      await step("and tells that it does", async () => {
+        const told: Progress[] = [];
+        answer = async () => {
+          const seen = told.length;
+          const waits = ({ message = "" }: Progress) => /^Waiting for the user/.test(message);
+          await until("it was told", () => told.slice(seen).some(waits));
+          return "allow once";
+        };
+
+        const { text } = await host.call("execute_ipython_cell", {
+          code:
+            `${RAW}raw.run_sync("count")\nprint("between", flush=True)\nraw.run_sync("count").text`,
+        }, { onProgress: (progress) => told.push(progress) });
+
+        assertEquals(text, "between\n'2'");
+        const numbers = told.map(({ progress }) => progress);
+        assertEquals(new Set(numbers).size, numbers.length);
+        assertEquals(numbers, [...numbers].sort((a, b) => a - b));
+      });
+    } else {
+      await step("which is left out of the time limit", async () => {
+        let seconds = 0;
+        answer = async () => {
+          await host.resources(); // the connection stays usable meanwhile
+          await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+          return "allow once";
+        };
+        const code = `${RAW}print(raw.run_sync("count").text)`;
+        await host.execute(code); // starts the server, whose time counts
+
+        seconds = 3;
+        const { isError, text } = await host.call("execute_ipython_cell", {
+          code,
+          timeout: seconds,
+        });
+
+        assertEquals(isError, false, text);
+        assertStringIncludes(text, "2");
+      });
+    }
+
     const abandon = async (code: string) => {
       const cancel = new AbortController();
-      asked.push(() => cancel.abort(new Error("the user pressed Escape")));
+      answer = () => {
+        cancel.abort(new Error("the user pressed Escape"));
+        // The client neither answers nor asks again.
+        return Promise.reject(new Error("the form was closed"));
+      };
       await assertRejects(() =>
         host.call("execute_ipython_cell", { code }, { signal: cancel.signal })
       );
     };
 
-    await step("and asks for the same cell again", async () => {
+    await step("and asks for the same cell again when the question is given up", async () => {
       const code = `${RAW}raw.run_sync("count")`;
       await abandon(code);
       await abandon(code);
     });
 
-    await step("and resets", async () => {
+    await step("and resets then", async () => {
       await abandon(`${RAW}raw.run_sync("count")`);
       assertEquals((await host.call("reset")).isError, false);
       assertEquals(await host.execute("1 + 1"), "2");
@@ -147,62 +196,11 @@ raw.run_sync("sleep", {"ms": 1500})`,
   });
 }
 
-Deno.test("ipybox mcp tells a client of the older era that its user is being waited for", async () => {
-  await using workspace = await workspaceWithServer();
-  const told: Progress[] = [];
-  await using host = await McpHost.start({
-    kind: "1.x",
-    args: ["--workspace", workspace.path, "--no-sandbox"],
-    answer: async () => {
-      const seen = told.length;
-      await until(
-        "it was told",
-        () => told.slice(seen).some(({ message }) => /^Waiting for the user/.test(message ?? "")),
-      );
-      return "allow once";
-    },
-  });
-
-  const { text } = await host.call("execute_ipython_cell", {
-    code: `${RAW}raw.run_sync("count")\nprint("between", flush=True)\nraw.run_sync("count").text`,
-  }, { onProgress: (progress) => told.push(progress) });
-
-  assertEquals(text, "between\n'2'");
-  const numbers = told.map(({ progress }) => progress);
-  assertEquals(new Set(numbers).size, numbers.length);
-  assertEquals(numbers, [...numbers].sort((a, b) => a - b));
-});
-
-Deno.test("ipybox mcp leaves a pending approval out of the time limit", async () => {
-  await using workspace = await workspaceWithServer();
-  await using host = await McpHost.start({
-    kind: "2.x 2026-07-28",
-    args: ["--workspace", workspace.path, "--no-sandbox"],
-    answer: async () => {
-      await host.resources(); // the connection stays usable meanwhile
-      await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
-      return "allow once";
-    },
-  });
-  let seconds = 0;
-  const code = `${RAW}print(raw.run_sync("count").text)`;
-  await host.execute(code); // starts the server, whose time counts
-
-  seconds = 3;
-  const { isError, text } = await host.call("execute_ipython_cell", { code, timeout: seconds });
-
-  assertEquals(isError, false, text);
-  assertStringIncludes(text, "2");
-});
-
 Deno.test("ipybox mcp tells its client what it waits for from the beginning", async (t) => {
   await using workspace = await workspaceWithServer();
   /** Calls a cell, and gives up once the client was told what was to be told. */
-  const told = async (words: RegExp, args: readonly string[], env: Record<string, string> = {}) => {
-    await using host = await McpHost.start({
-      args: ["--workspace", workspace.path, ...args],
-      env,
-    });
+  const told = async (words: RegExp, env: Record<string, string>) => {
+    await using host = await McpHost.start({ args: ["--workspace", workspace.path], env });
     const messages: string[] = [];
     const cancel = new AbortController();
     const cell = host.call("execute_ipython_cell", { code: "1+1" }, {
@@ -217,21 +215,27 @@ Deno.test("ipybox mcp tells its client what it waits for from the beginning", as
 
   await t.step("the start of the kernel", async () => {
     await using slow = await slowPython();
-    await told(/^Starting the kernel/, ["--python", slow.path]);
+    await told(/^Starting the kernel/, { IPYBOX_PYTHON: "", ...slow.env });
   });
 
   await t.step("the set-up of Python", async () => {
-    await using cache = await TempFolder.create();
-    await told(/^Setting up Python: ./, [], { IPYBOX_PYTHON: "", XDG_CACHE_HOME: cache.path });
+    await using cache = await TempCache.create();
+    const pythons = `${cache.path}/ipybox/python`;
+    await Deno.mkdir(pythons, { recursive: true });
+    using _build = await lockBuilds(pythons, {}); // by another process, so that nothing is built here
+    await told(/^Setting up Python: ./, { IPYBOX_PYTHON: "", ...cache.env });
   });
 });
 
-/** A Python that takes a second longer to start, so that there is something to tell. */
-async function slowPython(): Promise<AsyncDisposable & { readonly path: string }> {
-  const folder = await Deno.makeTempDir();
-  const path = `${folder}/python`;
-  await Deno.writeTextFile(path, `#!/bin/sh\nsleep 1\nexec ${testPython()} "$@"\n`, {
+/** A cache whose Python takes a second longer to start, so that there is something to tell. */
+async function slowPython(): Promise<TempCache> {
+  const cache = await TempCache.create();
+  const executable = `${cache.path}/python`;
+  await Deno.writeTextFile(executable, `#!/bin/sh\nsleep 1\nexec ${testPython()} "$@"\n`, {
     mode: 0o755,
   });
-  return { path, [Symbol.asyncDispose]: () => Deno.remove(folder, { recursive: true }) };
+  const pythons = `${cache.path}/ipybox/python`;
+  await Deno.mkdir(pythons, { recursive: true });
+  await writeMarker(kernelRecipe(), pythons, { ...await testInterpreter(), executable });
+  return cache;
 }

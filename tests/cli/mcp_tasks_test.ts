@@ -197,7 +197,9 @@ Deno.test("ipybox mcp gives tasks to clients that take them", async (t) => {
   });
 
   await step("for one that takes long, and can be cancelled", async () => {
-    const { taskId, statusMessage } = await client.execute("x = 1\nprint('begun')\nwhile x: pass");
+    const { taskId, statusMessage } = await client.execute(
+      "import time\nx = 1\nprint('begun')\nwhile x: time.sleep(0.1)",
+    );
     assertEquals(statusMessage, "begun");
     assertEquals((await client.task(taskId)).status, "working");
     await client.get("tasks/cancel", { taskId });

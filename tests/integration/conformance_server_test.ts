@@ -9,23 +9,26 @@ const SUITE = "npm:@modelcontextprotocol/conformance@0.2.0-alpha.12";
 /** Ten times what the longest one takes. */
 const MAX_MS = 300_000;
 
-// The scenarios of the suite's older line, 0.1, are among those for 2025-11-25.
-for (const revision of ["2025-11-25", "2026-07-28"]) {
-  Deno.test(`conformance of the server: all that ${revision} requires`, async () => {
-    await using workspace = await TempFolder.create();
-    await using results = await TempFolder.create();
-    await using server = await ConformanceServer.start(workspace.path);
+Deno.test("conformance of the server", async (t) => {
+  await using workspace = await TempFolder.create();
+  await using server = await ConformanceServer.start(workspace.path);
 
-    const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-      args: [
-        ...["run", "-A", "--quiet", "--no-config", "--no-lock", SUITE, "server"],
-        ...["--url", server.url.href, "-o", results.path, "--requirements", revision],
-      ],
-      env: { NO_COLOR: "1" },
-      signal: AbortSignal.timeout(MAX_MS), // Deno has once waited for itself while it loaded the suite
-    }).output();
+  // The scenarios of the suite's older line, 0.1, are among those for 2025-11-25.
+  for (const revision of ["2025-11-25", "2026-07-28"]) {
+    await t.step(`all that ${revision} requires`, async () => {
+      await using results = await TempFolder.create();
 
-    const decoder = new TextDecoder();
-    assertEquals(code, 0, decoder.decode(stdout) + decoder.decode(stderr));
-  });
-}
+      const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+        args: [
+          ...["run", "-A", "--quiet", "--no-config", "--no-lock", SUITE, "server"],
+          ...["--url", server.url.href, "-o", results.path, "--requirements", revision],
+        ],
+        env: { NO_COLOR: "1" },
+        signal: AbortSignal.timeout(MAX_MS), // Deno has once waited for itself while it loaded the suite
+      }).output();
+
+      const decoder = new TextDecoder();
+      assertEquals(code, 0, decoder.decode(stdout) + decoder.decode(stderr));
+    });
+  }
+});

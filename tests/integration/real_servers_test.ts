@@ -9,7 +9,7 @@ import { testIf } from "../support/skip.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
-const CONNECT = { connectTimeoutMs: 120_000 };
+const OPTIONS = { connectTimeoutMs: 120_000, sandbox: false };
 
 /** Runs code that ends by printing JSON. */
 async function json(executor: CodeExecutor, code: string): Promise<unknown> {
@@ -18,7 +18,7 @@ async function json(executor: CodeExecutor, code: string): Promise<unknown> {
 }
 
 Deno.test("server-everything: each of its tools, resources and prompts", async (t) => {
-  await using test = await TestExecutor.start(CONNECT);
+  await using test = await TestExecutor.start(OPTIONS);
   const { executor } = test;
   const step = stepsOf(t);
   const tools = await executor.registerServer("everything", npmServer("server-everything"));
@@ -150,7 +150,7 @@ print(json.dumps([[bool(d.data) for d in dynamic], said]))`,
 });
 
 Deno.test("published servers register beside each other and answer", async (t) => {
-  await using test = await TestExecutor.start(CONNECT);
+  await using test = await TestExecutor.start(OPTIONS);
   const { executor } = test;
   const step = stepsOf(t);
 
@@ -275,7 +275,7 @@ testIf("python" in servers, "missing" in servers ? servers.missing : "", {
   name: "servers in Python: structured content, errors, progress, images",
   fn: async (t) => {
     if (!("python" in servers)) return;
-    await using test = await TestExecutor.start(CONNECT);
+    await using test = await TestExecutor.start(OPTIONS);
     const { executor } = test;
     const step = stepsOf(t);
     const script = new URL("../fixtures/mcp/python_server.py", import.meta.url).pathname;

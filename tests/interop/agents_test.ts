@@ -133,7 +133,8 @@ let ownTools: ReturnType<McpHost["tools"]> | undefined;
 /** The tools as a client has them that adds nothing. */
 async function listTools(): ReturnType<McpHost["tools"]> {
   await using workspace = await TempFolder.create();
-  await using host = await McpHost.start({ args: ["--workspace", workspace.path] });
+  const noKernel = ["--python", "/bin/false"];
+  await using host = await McpHost.start({ args: ["--workspace", workspace.path, ...noKernel] });
   return await host.tools();
 }
 

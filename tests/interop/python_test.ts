@@ -17,33 +17,38 @@ for (
     { library: "fastmcp", name: "FastMCP", eras: ["auto"] },
   ]
 ) {
-  for (const era of eras) {
-    test(`${name}, era ${era}, with ipybox mcp on stdio`, async () => {
-      await using workspace = await TempFolder.create();
-      await using cache = await TempCache.create();
-      const args = [...cliArguments, "mcp", "--workspace", workspace.path];
-      const env = { ...Deno.env.toObject(), ...cache.env, NO_COLOR: "1" };
-      const server = { command: Deno.execPath(), args, env };
-      checkTranscript(await transcript({ library, era, server }));
-    });
+  test(`${name} with ipybox mcp on stdio and over HTTP, era ${eras.join(", ")}`, async (t) => {
+    await using workspace = await TempFolder.create();
+    await using cache = await TempCache.create();
+    const http = ["--workspace", workspace.path, "--allow-registrations", "--no-sandbox"];
+    await using running = await HttpMcp.start(http, { cache });
+    const env = { ...Deno.env.toObject(), ...cache.env, NO_COLOR: "1" };
+    await using parts = new AsyncDisposableStack();
+    const servers = [];
+    for (const era of eras) {
+      const own = parts.use(await TempFolder.create());
+      const args = [...cliArguments, "mcp", "--workspace", own.path];
+      servers.push({ era, server: { command: Deno.execPath(), args, env } });
+      servers.push({ era, ...running.address });
+    }
 
-    test(`${name}, era ${era}, with ipybox mcp over HTTP`, async () => {
-      await using workspace = await TempFolder.create();
-      await using server = await HttpMcp.start([
-        "--workspace",
-        workspace.path,
-        "--allow-registrations",
-      ]);
-      checkTranscript(await transcript({ library, era, ...server.address }));
-    });
-  }
+    const transcripts = await play({ library, servers });
+
+    assertEquals(transcripts.length, servers.length);
+    for (const [i, transcript] of transcripts.entries()) {
+      const { era, ...server } = servers[i] ?? {};
+      const how = "url" in server ? "over HTTP" : "on stdio";
+      await t.step(`era ${era}, ${how}`, () => checkTranscript(transcript));
+    }
+  });
 }
 
-function test(name: string, fn: () => Promise<void>): void {
+function test(name: string, fn: (t: Deno.TestContext) => Promise<void>): void {
   testIf("python" in found, "missing" in found ? found.missing : "", { name, fn });
 }
 
-async function transcript(job: Record<string, unknown>): Promise<Transcript> {
+/** What a client sees of each server. One process does it, as importing the libraries takes long. */
+async function play(job: Record<string, unknown>): Promise<Transcript[]> {
   const all = { ...job, tool: CELL, cells: CELLS, registration: REGISTRATION };
   const { code, stdout, stderr } = await new Deno.Command(
     "python" in found ? found.python : "",

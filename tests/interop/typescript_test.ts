@@ -15,25 +15,28 @@ import {
 import { CLIENT_KINDS, McpHost, type ToolEnd } from "../support/mcp_client.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
-for (const kind of CLIENT_KINDS) {
-  Deno.test(`TypeScript SDK ${kind} with ipybox mcp over HTTP`, async () => {
-    await using workspace = await TempFolder.create();
-    await using server = await HttpMcp.start([
-      "--workspace",
-      workspace.path,
-      "--allow-registrations",
-    ]);
-    const asked: string[] = [];
-    await using host = await McpHost.join(server.address, {
-      kind,
-      answer: (question) => {
-        asked.push(question);
-        return asked.length === 1 ? "allow" : "allow once";
-      },
+Deno.test("TypeScript SDK with ipybox mcp over HTTP", async (t) => {
+  await using workspace = await TempFolder.create();
+  await using server = await HttpMcp.start([
+    "--workspace",
+    workspace.path,
+    "--allow-registrations",
+    "--no-sandbox",
+  ]);
+  for (const kind of CLIENT_KINDS) {
+    await t.step(kind, async () => {
+      const asked: string[] = [];
+      await using host = await McpHost.join(server.address, {
+        kind,
+        answer: (question) => {
+          asked.push(question);
+          return asked.length === 1 ? "allow" : "allow once";
+        },
+      });
+      checkTranscript(await transcriptOf(host, asked));
     });
-    checkTranscript(await transcriptOf(host, asked));
-  });
-}
+  }
+});
 
 async function transcriptOf(host: McpHost, asked: string[]): Promise<Transcript> {
   const cell = async (code: string) => endOf(await host.call(CELL, { code }));

@@ -202,9 +202,14 @@ const openCode: Agent = {
   goesOn: true,
   start: async (command, place) => {
     const { home, workspace: cwd, model, ipybox } = place;
-    await Deno.mkdir(`${home}/config/opencode`, { recursive: true });
+    const config = `${home}/config/opencode`;
+    // With these two, it does not install the package that plugins of its user import.
+    await Deno.mkdir(`${config}/node_modules`, { recursive: true });
+    const dependencies = { "@opencode-ai/plugin": "*" };
+    const lock = JSON.stringify({ packages: { "": { dependencies } } });
+    await Deno.writeTextFile(`${config}/package-lock.json`, lock);
     const settings = JSON.stringify(openCodeSettings(model, ipybox));
-    await Deno.writeTextFile(`${home}/config/opencode/opencode.json`, settings);
+    await Deno.writeTextFile(`${config}/opencode.json`, settings);
     const process = AgentProcess.start({
       command,
       args: ["serve", "--port=0"],

@@ -1,3 +1,6 @@
+import { inspectInterpreter, type Interpreter } from "../../src/python/interpreter.ts";
+import { KERNEL_MODULES, readMarker } from "../../src/python/managed.ts";
+
 /**
  * The Python that tests run kernels with.
  *
@@ -12,4 +15,10 @@ export function testPython(): string {
     );
   }
   return python;
+}
+
+/** What is known of that Python: a managed one was inspected when it was built, which takes seconds. */
+export async function testInterpreter(): Promise<Interpreter> {
+  const marker = `${testPython().replace(/-[^/]+\/bin\/python$/, "")}.json`;
+  return await readMarker(marker) ?? await inspectInterpreter(testPython(), KERNEL_MODULES);
 }
