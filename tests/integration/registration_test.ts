@@ -287,7 +287,7 @@ Deno.test("the servers option is for one executor, and their start not part of a
   const { command, args = [] } = rawServer();
   const wait = `while [ ! -e ${folder.path}/go ]; do sleep 0.05; done; exec "$0" "$@"`;
   const servers = { raw: { command: "sh", args: ["-c", wait, command, ...args] } };
-  await using test = await TestExecutor.start({ servers });
+  await using test = await TestExecutor.start({ servers, sandbox: false });
   assertEquals(test.executor.servers, ["raw"]);
   assertEquals([...(await filesBelow(`${test.workspace}/.ipybox`)).keys()], ["code-ran"]);
   await test.executor.execute("from ipybox_runtime import ToolRunner; raw = ToolRunner('raw')");
