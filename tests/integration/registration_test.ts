@@ -149,9 +149,9 @@ except OSError as error:
     await using other = await TestExecutor.start({ workspace, sandbox: false });
     assertEquals(other.executor.servers, ["everything", "files", "swapped"]);
     const { text } = await other.executor.execute(
-      "from mcptools.everything import echo\nprint(echo.run(message='there'))",
+      "from mcptools.swapped import tool\nprint('tools/call' in tool.run())",
     );
-    assertEquals(text, "Echo: there");
+    assertEquals(text, "True");
   });
 });
 
@@ -287,7 +287,7 @@ Deno.test("the servers option is for one executor, and their start not part of a
   const { command, args = [] } = rawServer();
   const wait = `while [ ! -e ${folder.path}/go ]; do sleep 0.05; done; exec "$0" "$@"`;
   const servers = { raw: { command: "sh", args: ["-c", wait, command, ...args] } };
-  await using test = await TestExecutor.start({ servers, sandbox: false });
+  await using test = await TestExecutor.start({ servers });
   assertEquals(test.executor.servers, ["raw"]);
   assertEquals([...(await filesBelow(`${test.workspace}/.ipybox`)).keys()], ["code-ran"]);
   await test.executor.execute("from ipybox_runtime import ToolRunner; raw = ToolRunner('raw')");
