@@ -839,6 +839,7 @@ browserTest("a page shows what it is told, whatever it is", async (browser, t) =
     await match.selectOption("pattern");
     await page.getByRole("button", { name: "Allow · session" }).click();
     assertEquals(await answerOf(call), "allowed {} session pattern");
+    await untilWaiting(page, 0); // so it is the first of those that are decided
     await page.locator("#settled button").first().click();
     await page.getByText(`Allowed for this session, for ${text}`).waitFor();
 
