@@ -242,20 +242,6 @@ Deno.test("an approval that nobody decides in time is refused", async () => {
   assertEquals(await requests[0]?.accept(), false);
 });
 
-Deno.test("approval allow asks nobody", async () => {
-  await using test = await TestExecutor.start({
-    servers: { raw: rawServer() },
-    sandbox: false,
-    approval: { tools: "allow" },
-  });
-  const code =
-    "from ipybox_runtime import ToolRunner; print(ToolRunner('raw').run_sync('count').text)";
-
-  const { events } = await follow(test.executor, code, () => {});
-
-  assertEquals(events, ['result "1"']);
-});
-
 /** Code that makes a call of each kind, and the kinds of those that are refused. */
 const EACH_KIND = `
 from ipybox_runtime import ApprovalRejectedError, ToolRunner
@@ -272,25 +258,26 @@ refused`;
 
 Deno.test("execute() approves what is left open, but nothing that a policy or the program refuses", async () => {
   const servers = { everything: npmServer("server-everything") };
-  const deny = new Set<string>(["tool", "shell"]);
+  const deny = new Set<string>();
   const policy: ApprovalPolicy = {
     decide: ({ kind }) => deny.has(kind) ? { mode: "deny", reason: "no" } : { mode: "ask" },
   };
   const all = "['tool', 'resource', 'shell']";
   const asked = [undefined, "[]", "every kind is asked about"] as const;
   const refusing = [isTool, "['resource', 'shell']", "the program refuses some"] as const;
+  const some = [undefined, "['tool', 'shell']", "a policy denies some"] as const;
   const denied = [undefined, all, "every kind is denied"] as const;
   const unasked = [() => true, all, "what is denied, the program is not asked about"] as const;
-  const some = [undefined, "['tool', 'shell']", "a policy denies some"] as const;
   for (
     const [approval, cases] of [
-      [{ shell: "ask" }, [asked, refusing]],
+      [policy, [asked, refusing, some]],
       ["deny", [denied, unasked]],
-      [policy, [some]],
     ] as const
   ) {
     await using test = await TestExecutor.start({ servers, approval, sandbox: false });
-    for (const [approve, refused, name] of cases) {
+    for (const one of cases) {
+      if (one === some) { for (const kind of ["tool", "shell"]) deny.add(kind); }
+      const [approve, refused, name] = one;
       const { text } = await test.executor.execute(EACH_KIND, { approve });
       assertEquals(text, refused, name);
     }

@@ -116,7 +116,7 @@ async function passes(
 }
 
 Deno.test("names that nothing has set stop a cell, and no others do", async (t) => {
-  await using test = await TestExecutor.start();
+  await using test = await TestExecutor.start({ sandbox: false });
   const { executor, workspace } = test;
   const step = stepsOf(t);
 
@@ -252,7 +252,7 @@ Deno.test("names that nothing has set stop a cell, and no others do", async (t) 
 });
 
 Deno.test("calls and results of generated functions stop a cell where they do not fit", async (t) => {
-  await using test = await TestExecutor.start();
+  await using test = await TestExecutor.start({ sandbox: false });
   const { executor, workspace } = test;
   const step = stepsOf(t);
   await executor.registerServer("tracker", tracker(CREATE, LIST));
@@ -447,7 +447,7 @@ Deno.test("calls and results of generated functions stop a cell where they do no
 });
 
 Deno.test("check() tells what is wrong and runs nothing; warn and off let code run", async () => {
-  await using test = await TestExecutor.start({ check: "warn" });
+  await using test = await TestExecutor.start({ check: "warn", sandbox: false });
   const { executor } = test;
 
   const report = await executor.check("x = 1\nprint(nmae)");
@@ -465,7 +465,7 @@ Deno.test("check() tells what is wrong and runs nothing; warn and off let code r
     /The code check found:[^]*line 2[^]*name 'nmae' is not defined/,
   );
 
-  await using off = await TestExecutor.start({ check: "off" });
+  await using off = await TestExecutor.start({ check: "off", sandbox: false });
   assertEquals((await run(off.executor, "print('ran')\nnmae")).text, "ran");
   await assertRejects(() => off.executor.check("1"), EnvironmentNotReadyError);
 });
@@ -473,7 +473,7 @@ Deno.test("check() tells what is wrong and runs nothing; warn and off let code r
 Deno.test("a model hears what is wrong, and mends its code without a call in between", async () => {
   await using workspace = await TempFolder.create();
   await using host = await McpHost.start({
-    args: ["--workspace", workspace.path, "--approve", "allow"],
+    args: ["--workspace", workspace.path, "--approve", "allow", "--no-sandbox"],
   });
   const cell = (code: string) => host.call("execute_ipython_cell", { code });
   const server_params = tracker(CREATE);

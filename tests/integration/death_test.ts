@@ -1,12 +1,10 @@
 /** Every process between the application and the kernel is killed, with and without the sandbox. */
 import { assert, assertEquals, assertInstanceOf, assertMatch, assertRejects } from "@std/assert";
 import { KernelDiedError } from "../../src/base/errors.ts";
-import { CodeExecutor } from "../../src/executor/code_executor.ts";
-import { silentLogger } from "../../src/base/log.ts";
+import type { CodeExecutor } from "../../src/executor/code_executor.ts";
+import { TestExecutor } from "../support/executor.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { rejection } from "../support/wait.ts";
-import { testPython } from "../support/python.ts";
-import { TempFolder } from "../support/temp_folder.ts";
 
 /** Processes around the kernel, told by their command lines. */
 interface Victim {
@@ -25,8 +23,8 @@ const VICTIMS: readonly Victim[] = [
 
 for (const sandbox of [true, false]) {
   Deno.test(`A death is noticed and recovered from (${sandbox ? "" : "no "}sandbox)`, async (t) => {
-    await using workspace = await TempFolder.create();
-    await using executor = await start(workspace.path, sandbox);
+    await using test = await TestExecutor.start({ sandbox });
+    const { executor } = test;
 
     for (const { name, isIt } of sandbox ? VICTIMS : VICTIMS.slice(0, 1)) {
       await t.step(`of ${name}`, async () => {
@@ -81,10 +79,6 @@ async function dieInBetween(t: Deno.TestContext, executor: CodeExecutor): Promis
     await assertFresh(executor);
     await assertNothingLeft(root);
   });
-}
-
-async function start(workspace: string, sandbox: boolean): Promise<CodeExecutor> {
-  return await CodeExecutor.start({ workspace, sandbox, python: testPython(), log: silentLogger });
 }
 
 /** What an execution under way rejects with when something happens to it. */

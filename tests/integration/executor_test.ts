@@ -184,7 +184,7 @@ Deno.test("CodeExecutor hands its options on to the kernel and the servers", asy
     restoreWorkingDir: true,
     maxOutputBytes: 1000,
     servers: { raw: rawServer() },
-    approval: "allow",
+    approval: { tools: "allow" },
     callTimeoutMs: 2000,
     serverIdleMs: 1,
   });
@@ -220,8 +220,14 @@ Deno.test("CodeExecutor hands its options on to the kernel and the servers", asy
     assertStringIncludes(text ?? "", `${workspace}/pictures/`);
   });
 
+  await step("approval asks nobody where it allows all", async () => {
+    const code =
+      "import ipybox_runtime as r; raw = r.ToolRunner('raw')\nraw.run_sync('count').text";
+    const { events } = await follow(executor, code, () => {});
+    assertEquals(events, [`result "'1'"`]);
+  });
+
   await step("callTimeoutMs ends calls", async () => {
-    await executor.execute("import ipybox_runtime as r; raw = r.ToolRunner('raw')");
     const slow = await rejection(executor.execute("raw.run_sync('sleep', {'ms': 60_000})"));
     assert(slow instanceof CodeExecutionError);
     assertEquals(slow.ename, "ToolTimeoutError");

@@ -7,7 +7,6 @@ import {
   assertStrictEquals,
 } from "@std/assert";
 import { CodeExecutionError } from "../../src/base/errors.ts";
-import { KernelClient } from "../../src/kernel/client.ts";
 import { TestKernel, untilText } from "../support/kernel.ts";
 import { rejection, until } from "../support/wait.ts";
 
@@ -17,6 +16,17 @@ print("running", flush=True)
 while True:
     try: time.sleep(60)
     except KeyboardInterrupt: pass
+`;
+
+/** A thread that interrupts the kernel at any moment, also between cells. */
+const STORM = `
+import asyncio, random, signal, threading, time
+def storm():
+    main = threading.main_thread().ident
+    for _ in range(200):
+        signal.pthread_kill(main, signal.SIGINT)
+        time.sleep(random.random() * 0.002)
+a, thread = 5, threading.Thread(target=storm, daemon=True)
 `;
 
 Deno.test("A cancelled execution ends and the kernel stays usable", async (t) => {
@@ -186,21 +196,7 @@ await asyncio.create_task(block())`,
     assertEquals(error.ename, "KeyboardInterrupt");
     assertNotMatch(error.traceback, /ipybox/);
   });
-});
 
-/** A thread that interrupts the kernel at any moment, also between cells. */
-const STORM = `
-import asyncio, random, signal, threading, time
-def storm():
-    main = threading.main_thread().ident
-    for _ in range(200):
-        signal.pthread_kill(main, signal.SIGINT)
-        time.sleep(random.random() * 0.002)
-a, thread = 5, threading.Thread(target=storm, daemon=True)
-`;
-
-Deno.test("An interrupt ends the code and nothing else of its kernel", async (t) => {
-  await using kernel = await TestKernel.start();
   for (
     const [name, code] of [
       ["while it computes", "for b in range(1000): b"],
@@ -209,7 +205,7 @@ Deno.test("An interrupt ends the code and nothing else of its kernel", async (t)
       ["while it runs a cell", "get_ipython().run_cell('b = 2')"],
     ] as const
   ) {
-    await t.step(name, async () => {
+    await t.step(`an interrupt ends code and nothing else of its kernel ${name}`, async () => {
       const ends = async (code: string) => {
         const execution = kernel.client.execute(code, { signal: AbortSignal.timeout(30_000) });
         const error = await execution.result.then(() => undefined, (error: unknown) => error);
@@ -317,11 +313,10 @@ Deno.test("Code that cannot be interrupted loses its kernel", async (t) => {
   });
 
   await t.step("closing the client ends it", async () => {
-    const other = await KernelClient.start({ gateway: kernel.gateway });
-    const execution = other.execute(STUBBORN);
-    const waiting = other.execute("1");
+    const execution = client.execute(STUBBORN);
+    const waiting = client.execute("1");
     await untilText(execution, "running");
-    await other[Symbol.asyncDispose]();
+    await client[Symbol.asyncDispose]();
     assertEquals(
       String(await rejection(execution.result)),
       "AbortError: The kernel client was closed",
@@ -331,7 +326,7 @@ Deno.test("Code that cannot be interrupted loses its kernel", async (t) => {
       "AbortError: The kernel client was closed",
     );
     assertEquals(
-      String(await rejection(other.execute("1").result)),
+      String(await rejection(client.execute("1").result)),
       "AbortError: The kernel client was closed",
     );
   });

@@ -17,6 +17,7 @@ import { inOwnProcess } from "../support/own_process.ts";
 import { testPython } from "../support/python.ts";
 import { runPython } from "../support/run_python.ts";
 import { testIf } from "../support/skip.ts";
+import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { makeWheels } from "../support/wheels.ts";
 
@@ -67,87 +68,11 @@ class Workspace implements AsyncDisposable {
   }
 }
 
-Deno.test("a package gets an older version of what kernels have, which code then imports", async () => {
-  await using workspace = await Workspace.create([
-    { name: "cloud", requires: ["python-dateutil<3"] },
-    { name: "python-dateutil", version: "2.9.9", files: { "dateutil/__init__.py": "OWN = 1" } },
-  ]);
-  assertMatch(
-    await workspace.install("cloud"),
-    /^Installed cloud 1\.0 and 1 package that it needs; running kernels keep python-dateutil \S+ until they are reset \(.+ s\)\n$/,
-  );
-  assertEquals(await workspace.run("import dateutil; print(dateutil.OWN)"), "1");
-});
-
-Deno.test("nothing becomes older for the gateway's sake", async () => {
-  await using workspace = await Workspace.create([
-    { name: "cloud", version: "1.0" },
-    { name: "cloud", version: "2.0", requires: ["requests>=1000"] },
-    { name: "requests", version: "1000.0" },
-  ]);
-  assertStringIncludes(await workspace.install("cloud", "-v"), "  |  + cloud==2.0\n");
-});
-
-Deno.test("a conflict with the kernel is one sentence, and nothing is installed", async () => {
-  await using workspace = await Workspace.create([
-    { name: "models", requires: ["pydantic<2,>1"] },
-    { name: "pydantic", version: "1.99" },
-  ]);
-  const indirect = await workspace.ipybox(["install", "models"]);
-  assertEquals(indirect.code, 1);
-  assertMatch(
-    indirect.stderr,
-    /^ {2}\| models needs pydantic>1,<2, but the kernel needs pydantic>=2\.11 and has 2\.\S+: ask for another version of models\nipybox: models was not installed\n$/,
-  );
-  const direct = await workspace.ipybox(["install", "pydantic<2"]);
-  assertMatch(
-    direct.stderr,
-    /^ {2}\| pydantic 1\.99 does not go with the kernel, which needs pydantic>=2\.11 and has 2\.\S+\n/,
-  );
-  assertEquals((await workspace.ipybox(["packages"])).stdout, "");
-});
-
-Deno.test("code finds the programs of packages after all others, and cannot change them", async () => {
-  const files = { "cow.py": "def main(): print('moo')\n" };
-  const programs = { cow: "cow:main", ls: "cow:main" };
-  await using workspace = await Workspace.create([{ name: "cow", files, programs }]);
-  await workspace.install("cow");
-  const printed = await workspace.run(`
-import os, shutil
-!cow
-!ls /usr | grep -x bin
-cow = shutil.which("cow")
-print(os.environ["PATH"].split(":")[-1] == os.path.dirname(cow))
-try: open(cow, "a")
-except OSError as error: print(error.strerror)
-print(open(cow).readline())`);
-  const [moo, bin, isLast, change, start] = printed.split(/\r?\n/);
-  assertEquals([moo, bin, isLast, change], ["moo", "bin", "True", "Read-only file system"]);
-  // After an upgrade, the kernels' Python is in another folder.
-  assertEquals(start, "#!/usr/bin/env python");
-});
-
-Deno.test("what is there needs no index, and what is requested is told from what that needs", async () => {
-  await using workspace = await Workspace.create([
-    { name: "cow", requires: ["grass"] },
-    { name: "grass" },
-  ]);
-  await workspace.install("cow");
-  const requested = async () => {
-    const { stdout } = await workspace.ipybox(["packages", "--json"]);
-    const { packages }: { packages: { name: string; requested: boolean }[] } = JSON.parse(stdout);
-    return Object.fromEntries(packages.map(({ name, requested }) => [name, requested]));
-  };
-  assertEquals(await requested(), { cow: true, grass: false });
-  const unreachable = { PIP_NO_INDEX: "0", PIP_INDEX_URL: "http://127.0.0.1:9/simple" };
-  const { code, stderr } = await workspace.ipybox(["install", "cow", "grass"], unreachable);
-  assertEquals(code, 0, stderr);
-  assertMatch(stderr, /^cow 1\.0, grass 1\.0 are already there \(.+ s\)\n$/);
-  assertEquals(await requested(), { cow: true, grass: true });
-});
-
-Deno.test("an installer runs nothing of what was installed before", async () => {
-  const mark = "open(__import__('sysconfig').get_path('purelib') + '/ran', 'w')";
+Deno.test("packages are installed one after the other, and code has them", async (t) => {
+  const step = stepsOf(t);
+  // Where it may not write, as in a kernel, it says nothing.
+  const mark =
+    "try: open(__import__('sysconfig').get_path('purelib') + '/ran', 'w')\nexcept OSError: pass\n";
   await using workspace = await Workspace.create([
     {
       name: "first",
@@ -157,15 +82,96 @@ Deno.test("an installer runs nothing of what was installed before", async () => 
         "sitecustomize.py": mark,
       },
     },
-    { name: "second" },
+    { name: "cloud", requires: ["python-dateutil<3"] },
+    { name: "python-dateutil", version: "2.9.9", files: { "dateutil/__init__.py": "OWN = 1" } },
+    {
+      name: "cow",
+      requires: ["grass"],
+      files: { "cow.py": "def main(): print('moo')\n" },
+      programs: { cow: "cow:main", ls: "cow:main" },
+    },
+    { name: "grass" },
   ]);
+  const listed = async () => {
+    const { stdout } = await workspace.ipybox(["packages", "--json"]);
+    const { path, packages }: {
+      path: string;
+      packages: { name: string; requested: boolean }[];
+    } = JSON.parse(stdout);
+    return { path, requested: packages.filter((one) => one.requested).map(({ name }) => name) };
+  };
   await workspace.install("first");
-  await workspace.install("second");
-  const { stdout } = await workspace.ipybox(["packages", "--json"]);
-  const { path } = JSON.parse(stdout);
-  const names = await Array.fromAsync(Deno.readDir(path), ({ name }) => name);
-  assert(names.includes("second-1.0.dist-info"));
-  assert(!names.includes("ran"));
+
+  await step("in an older version than the kernels' own, where another one needs it", async () => {
+    assertMatch(
+      await workspace.install("cloud", "cow"),
+      /^Installed cloud 1\.0, cow 1\.0 and 2 packages that they need; running kernels keep python-dateutil \S+ until they are reset \(.+ s\)\n$/,
+    );
+  });
+
+  await step("and the installer ran nothing of what was installed before", async () => {
+    const { path, requested } = await listed();
+    const names = await Array.fromAsync(Deno.readDir(path), ({ name }) => name);
+    for (const name of ["first", "cow", "grass"]) assert(names.includes(`${name}-1.0.dist-info`));
+    assert(!names.includes("ran"));
+    assertEquals(requested, ["cloud", "cow", "first"]);
+  });
+
+  await step("what is there needs no index, and is requested from then on", async () => {
+    const unreachable = { PIP_NO_INDEX: "0", PIP_INDEX_URL: "http://127.0.0.1:9/simple" };
+    const { code, stderr } = await workspace.ipybox(["install", "cow", "grass"], unreachable);
+    assertEquals(code, 0, stderr);
+    assertMatch(stderr, /^cow 1\.0, grass 1\.0 are already there \(.+ s\)\n$/);
+    assertEquals((await listed()).requested, ["cloud", "cow", "first", "grass"]);
+  });
+
+  await step("code finds their programs after all others, and cannot change them", async () => {
+    const printed = await workspace.run(`
+import dateutil, os, shutil
+!cow
+!ls /usr | grep -x bin
+cow = shutil.which("cow")
+print(os.environ["PATH"].split(":")[-1] == os.path.dirname(cow))
+try: open(cow, "a")
+except OSError as error: print(error.strerror)
+print(dateutil.OWN)
+print(open(cow).readline())`);
+    const [moo, bin, isLast, change, own, start] = printed.split(/\r?\n/);
+    assertEquals([moo, bin, isLast, change], ["moo", "bin", "True", "Read-only file system"]);
+    assertEquals(own, "1"); // of the older version
+    // After an upgrade, the kernels' Python is in another folder.
+    assertEquals(start, "#!/usr/bin/env python");
+  });
+});
+
+Deno.test("a conflict with the kernel is one sentence, and one with the gateway is none", async (t) => {
+  const step = stepsOf(t);
+  await using workspace = await Workspace.create([
+    { name: "models", requires: ["pydantic<2,>1"] },
+    { name: "pydantic", version: "1.99" },
+    { name: "cloud", version: "1.0" },
+    { name: "cloud", version: "2.0", requires: ["requests>=1000"] },
+    { name: "requests", version: "1000.0" },
+  ]);
+
+  await step("nothing is installed that does not go with the kernel", async () => {
+    const indirect = await workspace.ipybox(["install", "models"]);
+    assertEquals(indirect.code, 1);
+    assertMatch(
+      indirect.stderr,
+      /^ {2}\| models needs pydantic>1,<2, but the kernel needs pydantic>=2\.11 and has 2\.\S+: ask for another version of models\nipybox: models was not installed\n$/,
+    );
+    const direct = await workspace.ipybox(["install", "pydantic<2"]);
+    assertMatch(
+      direct.stderr,
+      /^ {2}\| pydantic 1\.99 does not go with the kernel, which needs pydantic>=2\.11 and has 2\.\S+\n/,
+    );
+    assertEquals((await workspace.ipybox(["packages"])).stdout, "");
+  });
+
+  await step("nothing becomes older for the gateway's sake", async () => {
+    assertStringIncludes(await workspace.install("cloud", "-v"), "  |  + cloud==2.0\n");
+  });
 });
 
 Deno.test("of a Python of the user's, all packages are there", async () => {

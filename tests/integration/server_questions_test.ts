@@ -1,6 +1,8 @@
 /** Questions of MCP servers, answered by a person: on the approval page, or in another process. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { fileURLToPath } from "node:url";
+import { ApprovalClient } from "../../src/approval/client.ts";
+import type { ApprovalRequest } from "../../src/approval/request.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { abortable } from "../../src/base/signals.ts";
 import { type OwnServerOptions, ToolServer } from "../../src/calls/tool_server.ts";
@@ -10,6 +12,7 @@ import { browserTest, type Page } from "../support/browser.ts";
 import { filesBelow } from "../support/files.ts";
 import { layoutFaults } from "../support/in_page.js";
 import { rawServer } from "../support/mcp.ts";
+import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { until } from "../support/wait.ts";
 import { stateOf } from "../support/workspace_state.ts";
@@ -210,13 +213,13 @@ browserTest(
       title: `${HOSTILE} ${at}`,
     }));
     const properties = { choice: { type: "string", oneOf: options }, ...fields };
+    await using server = await start();
     for (
       const [colorScheme, viewport] of [
         ["light", { width: 1280, height: 800 }],
         ["dark", { width: 360, height: 740 }],
       ] as const
     ) {
-      await using server = await start();
       const page = await openPage(browser, server, { colorScheme, viewport });
       for (const requestedSchema of [FORM, { type: "object", properties }]) {
         const message = requestedSchema === FORM ? "Which seat?" : `${HOSTILE}\n`.repeat(400);
@@ -261,33 +264,91 @@ browserTest(
   },
 );
 
-Deno.test("a form that nobody could read is declined without asking", async () => {
+Deno.test("questions that no page answers", async (t) => {
+  const step = stepsOf(t);
   await using server = await start();
-  let asked = 0;
-  using _answerer = server.runner.elicitations.attach((request) => {
-    asked++;
-    request.cancel();
-  });
-  const field = { type: "string", description: "x".repeat(300_000) };
-  const requestedSchema = { type: "object", properties: { field } };
-  assertEquals(await question(server, { requestedSchema }), { action: "decline" });
-  assertEquals(asked, 0);
-});
 
-Deno.test("a question waits for the page while one is open or expected, and for nobody otherwise", async () => {
-  await using server = await start();
-  assertEquals(await question(server), { action: "decline" });
-  server.page.url(); // somebody may come
-  const answer = question(server);
-  await until(() => server.runner.elicitations.pending === 1);
-  server.runner.elicitations.withdrawAll("end");
-  assertEquals(await answer, { action: "cancel" });
+  await step("a form that nobody could read is declined without asking", async () => {
+    let asked = 0;
+    using _answerer = server.runner.elicitations.attach((request) => {
+      asked++;
+      request.cancel();
+    });
+    const field = { type: "string", description: "x".repeat(300_000) };
+    const requestedSchema = { type: "object", properties: { field } };
+    assertEquals(await question(server, { requestedSchema }), { action: "decline" });
+    assertEquals(asked, 0);
+  });
+
+  await step("an ApprovalClient in another process answers, and only with what fits", async () => {
+    {
+      await using other = await clientOf(server, RIGHT);
+      assertEquals(await question(server), { action: "accept", content: RIGHT });
+      assertEquals(other.lines(), ["raw asks: 'Which seat?'"]);
+      const url = { mode: "url", elicitationId: "1", url: "https://example.org/" };
+      // Its content fits no address: what it failed on is cancelled.
+      assertEquals(await question(server, url), { action: "cancel" });
+    }
+    await until(() => !server.runner.elicitations.attached);
+    assertEquals(await question(server), { action: "decline" });
+  });
+
+  await step("an ApprovalClient that answers no questions leaves them to others", async () => {
+    const { url, token } = server.applicationDoor;
+    const onRequest = async (request: ApprovalRequest) => void await request.accept();
+    await using _other = await ApprovalClient.connect({ url, token, onRequest });
+    assertEquals(await question(server), { action: "decline" });
+    using _answerer = server.runner.elicitations.attach((request) => void request.accept(RIGHT));
+    assertEquals(await question(server), { action: "accept", content: RIGHT });
+  });
+
+  await step("answers on the socket that fit no form reach no server", async () => {
+    const { url, token } = server.applicationDoor;
+    const socket = new WebSocket(`ws://${url.host}/approval`, {
+      headers: { authorization: `Bearer ${token}` },
+      protocols: ["ipybox.approval.v1", "ipybox.questions.v1"],
+    });
+    const messages: string[] = [];
+    socket.onmessage = ({ data }) => void messages.push(String(data));
+    await new Promise((resolve) => socket.onopen = resolve);
+    for (
+      const result of [
+        true,
+        null,
+        { action: "accept" },
+        { action: "accept", content: { ...RIGHT, seats: "2" } },
+        { action: "accept", content: { ...RIGHT, more: 1 } },
+        { action: "ACCEPT", content: RIGHT },
+      ]
+    ) {
+      const answer = question(server);
+      await until(() => messages.length > 0);
+      const { id, method } = JSON.parse(messages.shift() ?? "");
+      assertEquals(method, "elicit");
+      socket.send(JSON.stringify({ jsonrpc: "2.0", id, result }));
+      assertEquals(await answer, { action: "cancel" }, JSON.stringify(result));
+    }
+    socket.close();
+    await new Promise((resolve) => socket.onclose = resolve);
+  });
+
+  await step(
+    "one waits for a page that is open or expected, and for nobody otherwise",
+    async () => {
+      assertEquals(await question(server), { action: "decline" });
+      server.page.url(); // somebody may come
+      const answer = question(server);
+      await until(() => server.runner.elicitations.pending === 1);
+      server.runner.elicitations.withdrawAll("end");
+      assertEquals(await answer, { action: "cancel" });
+    },
+  );
 });
 
 /** An approver in another process. Disposing ends it. */
 async function clientOf(
   server: ToolServer,
-  content?: Readonly<Record<string, unknown>>,
+  content: Readonly<Record<string, unknown>>,
 ): Promise<{ lines: () => string[] } & AsyncDisposable> {
   const { url, token } = server.applicationDoor;
   const process = new Deno.Command(Deno.execPath(), {
@@ -313,56 +374,3 @@ async function clientOf(
     },
   };
 }
-
-Deno.test("an ApprovalClient in another process answers servers, and only with what fits", async () => {
-  await using server = await start();
-  {
-    await using other = await clientOf(server, RIGHT);
-    assertEquals(await question(server), { action: "accept", content: RIGHT });
-    assertEquals(other.lines(), ["raw asks: 'Which seat?'"]);
-    const url = { mode: "url", elicitationId: "1", url: "https://example.org/" };
-    // Its content fits no address: what it failed on is cancelled.
-    assertEquals(await question(server, url), { action: "cancel" });
-  }
-  await until(() => !server.runner.elicitations.attached);
-  assertEquals(await question(server), { action: "decline" });
-});
-
-Deno.test("an ApprovalClient that answers no questions leaves them to others", async () => {
-  await using server = await start();
-  await using _other = await clientOf(server);
-  assertEquals(await question(server), { action: "decline" });
-  using _answerer = server.runner.elicitations.attach((request) => void request.accept(RIGHT));
-  assertEquals(await question(server), { action: "accept", content: RIGHT });
-});
-
-Deno.test("answers on the socket that fit no form reach no server", async () => {
-  await using server = await start();
-  const { url, token } = server.applicationDoor;
-  const socket = new WebSocket(`ws://${url.host}/approval`, {
-    headers: { authorization: `Bearer ${token}` },
-    protocols: ["ipybox.approval.v1", "ipybox.questions.v1"],
-  });
-  const messages: string[] = [];
-  socket.onmessage = ({ data }) => void messages.push(String(data));
-  await new Promise((resolve) => socket.onopen = resolve);
-  for (
-    const result of [
-      true,
-      null,
-      { action: "accept" },
-      { action: "accept", content: { ...RIGHT, seats: "2" } },
-      { action: "accept", content: { ...RIGHT, more: 1 } },
-      { action: "ACCEPT", content: RIGHT },
-    ]
-  ) {
-    const answer = question(server);
-    await until(() => messages.length > 0);
-    const { id, method } = JSON.parse(messages.shift() ?? "");
-    assertEquals(method, "elicit");
-    socket.send(JSON.stringify({ jsonrpc: "2.0", id, result }));
-    assertEquals(await answer, { action: "cancel" }, JSON.stringify(result));
-  }
-  socket.close();
-  await new Promise((resolve) => socket.onclose = resolve);
-});

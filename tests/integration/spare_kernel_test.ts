@@ -1,11 +1,12 @@
 import { assertEquals, assertInstanceOf, assertMatch, assertNotEquals } from "@std/assert";
 import { KernelDiedError } from "../../src/base/errors.ts";
+import { KernelClient } from "../../src/kernel/client.ts";
 import type { KernelGateway } from "../../src/kernel/gateway.ts";
 import { SHORT_LIFE_MS } from "../../src/kernel/host.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { ReadyCount } from "../support/ready_count.ts";
 import { rejection, until } from "../support/wait.ts";
-import { TestKernel } from "../support/kernel.ts";
+import { TestGateway, TestKernel } from "../support/kernel.ts";
 
 const PID = "import os; os.getpid()";
 
@@ -56,6 +57,18 @@ Deno.test("A spare kernel is kept ready", async (t) => {
     assertEquals(Number(await kernel.text(PID)), next);
   });
 
+  await t.step("and has only its own last words when it dies", async () => {
+    await log.spare(gateway, 7, Number(await kernel.text(PID))); // before the current one dies
+    const words = [];
+    for (const code of ["import os; os.abort()", "import ctypes; ctypes.string_at(0)"]) {
+      const error = await rejection(client.execute(code).result);
+      assertInstanceOf(error, KernelDiedError);
+      words.push(error.stderrTail);
+    }
+    assertMatch(words[0] ?? "", /Fatal Python error: Aborted/);
+    assertMatch(words[1] ?? "", /^Fatal Python error: Segmentation fault/);
+  });
+
   await t.step("and resets that come before it is ready work, too", async () => {
     for (let round = 0; round < 2; round++) {
       await client.execute("a = 1").result;
@@ -65,51 +78,44 @@ Deno.test("A spare kernel is kept ready", async (t) => {
   });
 });
 
-Deno.test("A spare kernel that dies has only its own last words", async () => {
-  const log = new ReadyKernels();
-  await using kernel = await TestKernel.start({ spareKernel: true, log });
-  const { client, gateway } = kernel;
-  await log.spare(gateway, 2, Number(await kernel.text(PID))); // before the first one dies
-  const words = [];
-  for (const code of ["import os; os.abort()", "import ctypes; ctypes.string_at(0)"]) {
-    const error = await rejection(client.execute(code).result);
-    assertInstanceOf(error, KernelDiedError);
-    words.push(error.stderrTail);
-  }
-  assertMatch(words[0] ?? "", /Fatal Python error: Aborted/);
-  assertMatch(words[1] ?? "", /^Fatal Python error: Segmentation fault/);
-});
+Deno.test("A spare kernel comes after the first code, and goes with its client", async (t) => {
+  await using own = await TestGateway.start();
+  const { gateway, workspace } = own;
+  const start = async (spareKernel: boolean, log?: ReadyKernels) => {
+    const options = { gateway, imagesDir: `${workspace}/images`, spareKernel, log };
+    return await KernelClient.start(options);
+  };
 
-Deno.test("A spare kernel is started once code has run, and ends with its client", async () => {
-  const log = new ReadyKernels();
-  await using kernel = await TestKernel.start({ spareKernel: true, log });
-  await kernel.client.reset();
-  assertEquals(log.count, 2);
-  await kernel.client.execute("1").result;
-  await until("there is a spare kernel", () => log.count === 3);
-  await kernel.client[Symbol.asyncDispose]();
-  await untilNoneWith(`${kernel.gateway.sessionDir}/launcher/kernel.py`);
-});
+  await t.step("it is started once code has run, and ends with its client", async () => {
+    const log = new ReadyKernels();
+    await using client = await start(true, log);
+    await client.reset();
+    assertEquals(log.count, 2);
+    await client.execute("1").result;
+    await until("there is a spare kernel", () => log.count === 3);
+    await client[Symbol.asyncDispose]();
+    await untilNoneWith(`${gateway.sessionDir}/launcher/kernel.py`);
+  });
 
-Deno.test("Without spareKernel there is one kernel, and a reset starts the next", async () => {
-  const log = new ReadyKernels();
-  await using kernel = await TestKernel.start({ spareKernel: false, log });
-  for (const count of [1, 2]) {
-    const current = Number(await kernel.text(PID));
-    await until("the others have ended", async () => (await kernels(kernel.gateway)).length === 1);
-    assertEquals([log.count, await kernels(kernel.gateway)], [count, [current]]);
-    if (count === 1) await kernel.client.reset();
-  }
-});
+  await t.step("one that still starts ends with its client, too", async () => {
+    await using client = await start(true);
+    await client.execute("1").result;
+    await until("a spare kernel starts", async () => (await kernels(gateway)).length === 2);
+    await client[Symbol.asyncDispose]();
+    // The gateway may still be at the end of one that it had hardly started.
+    await untilNoneWith(`${gateway.sessionDir}/launcher/kernel.py`);
+  });
 
-Deno.test("A spare kernel that starts ends with its client, too", async () => {
-  await using kernel = await TestKernel.start({ spareKernel: true });
-  const { client, gateway } = kernel;
-  await client.execute("1").result;
-  await until("a spare kernel starts", async () => (await kernels(gateway)).length === 2);
-  await client[Symbol.asyncDispose]();
-  // The gateway may still be at the end of one that it had hardly started.
-  await untilNoneWith(`${gateway.sessionDir}/launcher/kernel.py`);
+  await t.step("without spareKernel there is one kernel, and a reset starts the next", async () => {
+    const log = new ReadyKernels();
+    await using client = await start(false, log);
+    for (const count of [1, 2]) {
+      const current = Number((await client.execute(PID).result).text);
+      await until("the others have ended", async () => (await kernels(gateway)).length === 1);
+      assertEquals([log.count, await kernels(gateway)], [count, [current]]);
+      if (count === 1) await client.reset();
+    }
+  });
 });
 
 /** The processes of a gateway's kernels. */

@@ -341,7 +341,8 @@ Deno.test("a .env that code plants is never used, or followed, one of the user's
   }
   const warnings: string[] = [];
   const log = { ...silentLogger, warn: (message: string) => void warnings.push(message) };
-  const start = () => TestExecutor.start({ workspace: path, servers: { raw: server }, log });
+  const own = { workspace: path, servers: { raw: server }, log };
+  const start = () => TestExecutor.start({ ...own, sandbox: false }); // the host reads the file
   const call = "import ipybox_runtime as r; print(r.ToolRunner('raw').run_sync('env').text)";
   {
     await using second = await start();

@@ -1,6 +1,5 @@
 /** What code or a repository puts in the host's search path is run by nobody. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
 import marketplace from "../../.claude-plugin/marketplace.json" with { type: "json" };
@@ -75,9 +74,14 @@ Deno.test("what the plugin and the bundle start is named by its path", () => {
 Deno.test("the plugin runs no program of the project that the PATH leads to", async () => {
   await using project = await plantedProject();
   await using tools = await TempFolder.create();
-  await Deno.writeTextFile(`${tools.path}/docker`, "#!/bin/sh\necho own docker\n", { mode: 0o755 });
+  const own = async (name: string, script: string) =>
+    await Deno.writeTextFile(`${tools.path}/${name}`, `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+  await own("docker", "echo own docker");
+  // It stands for the real one, which takes longer to start and says no more here.
+  await own("deno", 'if [ "$1" = --version ]; then echo "deno 2.0.0"; else echo "own deno $*"; fi');
   const { path } = project;
-  const own = `${tools.path}:${dirname(Deno.execPath())}:/usr/bin:/bin`;
+  const start = (cwd: string, planted: string, ...args: string[]) =>
+    startPlugin(args, { cwd, env: { PATH: `${planted}:${tools.path}:/usr/bin:/bin` } });
   const bin = "node_modules/.bin";
   for (
     const [cwd, planted] of [
@@ -91,12 +95,15 @@ Deno.test("the plugin runs no program of the project that the PATH leads to", as
       [`${path}/${bin}`, "."],
     ] as const
   ) {
-    const env = { PATH: `${planted}:${own}` };
-    const deno = await startPlugin(["deno@2.9.6", "--version"], { cwd, env });
-    assertMatch(deno, /^ipybox \d/, `${cwd}: ${planted}`);
-    assertEquals(await startPlugin(["docker"], { cwd, env }), "own docker\n");
+    const deno = await start(cwd, planted, "deno@2.9.6", "mcp");
+    assertMatch(deno, /^own deno run -A --config \S+ \S+\/cli\.ts mcp\n$/, `${cwd}: ${planted}`);
+    assertEquals(await start(cwd, planted, "docker"), "own docker\n");
     assertEquals(await project.ran(), "", `${cwd}: ${planted}`);
   }
+  await Deno.remove(`${tools.path}/deno`);
+  await Deno.symlink(Deno.execPath(), `${tools.path}/deno`);
+  assertMatch(await start(path, `${path}/${bin}`, "deno@2.9.6", "--version"), /^ipybox \d/);
+  assertEquals(await project.ran(), "");
 });
 
 testIf(registry !== undefined, "no npm registry can be reached", {

@@ -64,21 +64,31 @@ async function workspaceWith(servers: Record<string, StdioServerParams>): Promis
 Deno.test("what the host keeps for sessions over HTTP is out of reach of their code and servers", async (t) => {
   const step = stepsOf(t);
   await using outside = await TempFolder.create();
+  await using elsewhere = await TempFolder.create();
+  const around = `${elsewhere.path}/settings.json`;
+  const { command, args = [] } = prober();
   await using workspace = await workspaceWith({
     raw: rawServer(),
     files: prober("${workspaceFolder}"),
     closed: { ...prober(), sandbox: ".ipybox/closed.json" },
     code: { command: testPython(), args: ["${workspaceFolder}/.ipybox/server.py"] },
+    opened: { command, args, sandbox: around },
+    srt: { command: "srt", args: ["--settings", around, command, ...args] },
   });
+  const filesystem = { allowRead: [workspace.path], allowWrite: [workspace.path, "."] };
+  await Deno.writeTextFile(around, JSON.stringify({ filesystem }));
+  await Deno.writeTextFile(`${workspace.path}/shown.txt`, "shown");
   const settings = (folder: string) => JSON.stringify({ filesystem: { allowWrite: [folder] } });
   await Deno.writeTextFile(`${workspace.path}/.ipybox/closed.json`, settings("."));
   const trusted = await ipybox(["trust", "--yes"], { cwd: workspace.path });
   assertEquals(trusted.code, 0, trusted.stderr);
   const sessions: string[] = [];
   {
-    await using server = await HttpMcp.start(["--workspace", workspace.path, "--approve", "allow"]);
-    await using tenant = await Tenant.join(server);
+    await using server = await HttpMcp.start([
+      ...["--workspace", workspace.path, "--approve", "allow", "--sandbox-config", around],
+    ]);
     await using other = await Tenant.join(server);
+    await using tenant = await Tenant.join(server);
     const { folder } = tenant;
 
     await step("their folders have no audit log", async () => {
@@ -88,6 +98,52 @@ Deno.test("what the host keeps for sessions over HTTP is out of reach of their c
         const files = [...(await filesBelow(folder)).keys()];
         assertEquals(files.filter((path) => path.includes("audit")), []);
       }
+    });
+
+    await step("no settings open the state of the workspace around them", async () => {
+      const probes = {
+        shown: `open("${workspace.path}/shown.txt").read()`,
+        own: `write("${tenant.folder}/own")`,
+        state: `open("${workspace.path}/.ipybox/mcp.json").read()`,
+        others: `os.listdir("${other.folder}")`,
+        list: `os.listdir("${workspace.path}/.ipybox")`,
+        "own state": `write("${tenant.folder}/.ipybox/planted")`,
+      };
+
+      const code = Object.entries(probes).map(([name, probe]) =>
+        `attempt("${name}", lambda: ${probe})`
+      );
+      const inKernel = await tenant.host.execute(`
+import json
+found = {}
+def write(path):
+    with open(path, "w") as file:
+        file.write("changed")
+    return "written"
+def attempt(name, action):
+    try:
+        found[name] = str(action())
+    except OSError as error:
+        found[name] = f"! {type(error).__name__}"
+${code.join("\n")}
+print(json.dumps(found))`);
+
+      for (
+        const [name, said] of [
+          ["opened", await tenant.probe("opened", probes)],
+          ["srt", await tenant.probe("srt", probes)],
+          ["kernel", inKernel],
+        ] as const
+      ) {
+        assertMatch(said, /^\{/);
+        const outcomes = JSON.parse(said.split("\n")[0] ?? "");
+        for (const key of ["state", "others", "own state"]) {
+          assertMatch(outcomes[key], /^! /, `${name}: ${key}`);
+          delete outcomes[key];
+        }
+        assertEquals(outcomes, { shown: "shown", own: "written", list: "[]" }, name);
+      }
+      await Deno.stat(`${tenant.folder}/own`); // and not only in the server's view of it
     });
 
     await step(
@@ -158,68 +214,4 @@ Deno.test("sessions have the settings of the workspace that is served, and leave
   assertMatch(probed, /^\{"write": "written"\}/);
   const names = await Array.fromAsync(Deno.readDir(`${state.path}/ipybox/trust`));
   assertEquals(names.filter(({ name }) => name.endsWith(".json")).length, 1);
-});
-
-Deno.test("no server's settings open the state of the workspace around a session", async () => {
-  await using outside = await TempFolder.create();
-  await using workspace = await TempFolder.create();
-  const settings = `${outside.path}/settings.json`;
-  const filesystem = { allowRead: [workspace.path], allowWrite: [workspace.path, "."] };
-  await Deno.writeTextFile(settings, JSON.stringify({ filesystem }));
-  const { command, args = [] } = prober();
-  const registry = await ServerRegistry.open({ workspace: workspace.path });
-  await registry.register("closed", { command, args, sandbox: settings });
-  await registry.register("open", {
-    command: "srt",
-    args: ["--settings", settings, command, ...args],
-  });
-  await Deno.writeTextFile(`${workspace.path}/shown.txt`, "shown");
-  await using server = await HttpMcp.start([
-    ...["--workspace", workspace.path, "--approve", "allow", "--sandbox-config", settings],
-  ]);
-  await using other = await Tenant.join(server);
-  await using tenant = await Tenant.join(server);
-  const probes = {
-    shown: `open("${workspace.path}/shown.txt").read()`,
-    own: `write("${tenant.folder}/own")`,
-    state: `open("${workspace.path}/.ipybox/mcp.json").read()`,
-    others: `os.listdir("${other.folder}")`,
-    list: `os.listdir("${workspace.path}/.ipybox")`,
-    "own state": `write("${tenant.folder}/.ipybox/planted")`,
-  };
-
-  const code = Object.entries(probes).map(([name, probe]) =>
-    `attempt("${name}", lambda: ${probe})`
-  );
-  const inKernel = await tenant.host.execute(`
-import json
-found = {}
-def write(path):
-    with open(path, "w") as file:
-        file.write("changed")
-    return "written"
-def attempt(name, action):
-    try:
-        found[name] = str(action())
-    except OSError as error:
-        found[name] = f"! {type(error).__name__}"
-${code.join("\n")}
-print(json.dumps(found))`);
-
-  for (
-    const [name, said] of [
-      ["closed", await tenant.probe("closed", probes)],
-      ["open", await tenant.probe("open", probes)],
-      ["kernel", inKernel],
-    ] as const
-  ) {
-    assertMatch(said, /^\{/);
-    const outcomes = JSON.parse(said.split("\n")[0] ?? "");
-    for (const key of ["state", "others", "own state"]) {
-      assertMatch(outcomes[key], /^! /, `${name}: ${key}`);
-      delete outcomes[key];
-    }
-    assertEquals(outcomes, { shown: "shown", own: "written", list: "[]" }, name);
-  }
-  await Deno.stat(`${tenant.folder}/own`); // and not only in the server's view of it
 });

@@ -351,7 +351,7 @@ except Exception as error:
     async () => {
       await using folder = await TempFolder.create();
       await plant(folder.path, { ...rawServer("normal", journal), env: { NODE_OPTIONS: "evil" } });
-      await using test = await TestExecutor.start({ workspace: folder.path });
+      await using test = await TestExecutor.start({ workspace: folder.path, sandbox: false });
       for (const code of [list, call]) {
         const asked: string[] = [];
         const { result } = await follow(test.executor, code, (request) => {
@@ -382,7 +382,8 @@ except Exception as error:
     const policy = '{"rules": [{"effect": "allow"}]}';
     await writeAcceptedPolicy(folder.path, policy);
     const code = `${list}\n${call}`;
-    const { stdout } = await ipybox(["run", "--workspace", folder.path, "-c", code]);
+    const run = ["run", "--no-sandbox", "--workspace", folder.path];
+    const { stdout } = await ipybox([...run, "-c", code]);
     assertMatch(stdout, /(has not registered it.*ipybox trust[^]*){2}/);
     assertEquals(await started(), false);
   });
@@ -392,7 +393,7 @@ except Exception as error:
     await plant(folder.path, rawServer("normal", journal));
     const asked: string[] = [];
     await using host = await McpHost.start({
-      args: ["--workspace", folder.path],
+      args: ["--workspace", folder.path, "--no-sandbox"],
       answer: (question) => {
         asked.push(question);
         return "deny";
