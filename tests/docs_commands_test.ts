@@ -3,10 +3,10 @@
  * comment before a fence, which readers do not see, has what a run needs besides:
  *
  *     <!-- not run: REASON -->        it cannot run here, or another test runs the same
- *     <!-- only lines with: A, B -->  other pages and tests run the same as its other lines
  *     <!-- file: PATH -->             it is what this file contains
  *     <!-- answers: A, B -->          what is typed at its questions
  *     <!-- exits with: N -->          it shows an error
+ *     <!-- serves: COMMAND -->        it serves $URL until it is stopped, after this command
  *     <!-- alone: REASON -->          a program that cannot share a process with the one before it
  *
  * README.md has npm's `npx`, all other pages one that does the same in less time.
@@ -24,8 +24,6 @@ import { TempFolder } from "./support/temp_folder.ts";
 import { atTerminal } from "./support/terminal.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
-
-const ONLY = "only lines with";
 
 /** A fenced block, and what the comment before it says. */
 interface Block {
@@ -106,18 +104,9 @@ function blocksOf(text: string): Block[] {
     const line = text.slice(0, index + whole.indexOf("```")).split("\n").length;
     const [, path] = language === "python" && /^# ([\w/]+\.py)\n/.exec(code) || [];
     return path === undefined
-      ? { line, language, text: note === ONLY ? linesWith(value, code) : code, note, value }
+      ? { line, language, text: code, note, value }
       : { line, language, text: code, note: "file", value: path };
   });
-}
-
-function linesWith(texts: string, code: string): string {
-  const lines = texts.split(", ").map((text) => {
-    const line = code.split("\n").find((line) => line.includes(text));
-    if (line === undefined) throw new Error(`A comment names ${text}, which is not in:\n${code}`);
-    return line;
-  });
-  return lines.join("\n");
 }
 
 function isRun({ language, note }: Block): boolean {
@@ -146,7 +135,7 @@ function withPrograms(page: string, blocks: readonly Block[]): Block[] {
   const joined: Block[] = [];
   for (const block of blocks) {
     const { line, language, note, value } = block;
-    if (language !== "ts" || note === "alone") {
+    if (language !== "ts" || note === "alone" || note === "serves") {
       joined.push(block);
       continue;
     }
@@ -182,7 +171,19 @@ function scriptOf(page: string, block: Block): string {
   const input = note === "answers" ? "" : "</dev/null";
   const end = note === "exits with" ? `|| status=$?; test $status = ${value}` : "";
   const run = RUNS[language]?.(text, file) ?? "";
-  return `${title}; status=0; {\n${run}\n} ${input} ${end}`;
+  return `${title}; status=0; {\n${
+    note === "serves" ? served(run, value) : run
+  }\n} ${input} ${end}`;
+}
+
+/** Starts a program, uses it once it says where it listens, and stops it, which it does cleanly. */
+function served(program: string, use: string): string {
+  return `coproc SERVER { DENO_SERVE_ADDRESS=tcp:127.0.0.1:0 exec ${program} 2>&1; }
+pid=$SERVER_PID
+until [[ $line = 'Listening on '* ]]; do read -r line <&\${SERVER[0]}; echo "$line"; done
+URL=\${line##* }
+${use}
+kill $pid; wait $pid`;
 }
 
 function fileOf({ line, language }: Block): string {
