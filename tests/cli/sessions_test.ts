@@ -1,7 +1,6 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { JournalFile } from "../../src/calls/journal_file.ts";
 import { folderOf } from "../../src/executor/durable.ts";
-import { ipybox } from "../support/cli.ts";
 import { inThisProcess } from "../support/command_io.ts";
 import { CommandProcess } from "../support/command_process.ts";
 import { ipyboxAtTerminal } from "../support/terminal.ts";
@@ -11,7 +10,8 @@ Deno.test("ipybox run --detach, sessions and attach: code runs on, and gives its
   await using workspace = await TempFolder.create();
   const at = ["--workspace", workspace.path];
   const code = "import sys; print('begun'); x = 6 * 7; print(x, sys.argv); sys.exit(3)";
-  const detached = await ipybox(["run", "-c", code, "--detach", ...at, "--", "a"]);
+  const run = ["run", "-c", code, "--no-sandbox", "--detach", ...at, "--", "a"];
+  const detached = await inThisProcess(run);
   assertEquals(detached.code, 0, detached.stderr);
   const id = detached.stdout.trim();
   assertMatch(id, /^[0-9a-f]{12}$/);
