@@ -236,18 +236,6 @@ for (const cases of sessions) {
   });
 }
 
-Deno.test("a terminal that is closed ends the code and leaves no process", async () => {
-  await using workspace = await workspaceWithServer();
-  const code = `import subprocess, time
-subprocess.Popen(["setsid", "sleep", "1000", "${workspace.path}"])
-print("begun", flush=True); time.sleep(1000)`;
-
-  const end = await run(workspace.path, code, [["begun", null]]);
-
-  assert(end.code !== 0, end.output);
-  await untilNoneWith(workspace.path);
-});
-
 Deno.test("ipybox mcp says to whoever starts it by hand what it waits for", async () => {
   await using workspace = await workspaceWithServer();
 
@@ -355,7 +343,7 @@ function checkHostileCall(output: string): void {
   for (const row of whole.split("\n").slice(1)) assert(row.startsWith("  | "), row);
 }
 
-Deno.test("code can color its output, and not put an editor there that is run", async () => {
+Deno.test("code can color its output, not put an editor there that is run, and ends with the terminal, leaving no process", async () => {
   await using workspace = await workspaceWithServer();
   const folder = `${workspace.path}/bin`;
   await Deno.mkdir(folder);
@@ -364,22 +352,28 @@ Deno.test("code can color its output, and not put an editor there that is run", 
       mode: 0o755,
     });
   }
-  const code =
-    `${COUNT}\nprint("\\x1b[1;31mred"); count(n=1); print("\\x1b[4mlined\\x1b[0m plain")`;
+  const code = `${COUNT}
+print("\\x1b[1;31mred"); count(n=1); print("\\x1b[4mlined\\x1b[0m plain")
+import subprocess, time
+subprocess.Popen(["setsid", "sleep", "1000", "${workspace.path}"])
+print("begun", flush=True); time.sleep(1000)`;
   const PATH = `${folder}:${Deno.env.get("PATH")}`;
   const script: Typing[] = [
     ["[d]etails, then Enter: ", "e\n"],
     ["planted is not on the PATH", ""],
     ["[d]etails, then Enter: ", "n no\n"],
+    ["begun", null],
   ];
 
   const env = { EDITOR: "planted -w", PATH, NO_COLOR: "" };
-  const { output } = await run(workspace.path, code, script, { env });
+  const { code: ended, output } = await run(workspace.path, code, script, { env });
 
+  assert(ended !== 0, output);
   for (const text of ["refused: no", "\x1b[31mred\x1b[0m\n", "\x1b[31;4mlined\x1b[0m plain"]) {
     assertStringIncludes(output, text);
   }
   assertEquals(await exists(`${workspace.path}/ran`), false);
+  await untilNoneWith(workspace.path);
 });
 
 async function run(
