@@ -98,9 +98,9 @@ Deno.test("ipybox actions check finds what is wrong with an interface, and where
 
   assertEquals(code, 1, stderr);
   assertEquals(stdout, REPORT);
-  const json = await command(["actions", "check", "good.one", "--json", "--no-types"]);
+  const json = await command(["actions", "check", "sales.misfit", "--json", "--no-types"]);
   assertEquals(json.code, 0, json.stderr);
-  assertEquals(JSON.parse(json.stdout), { "good.one": [] });
+  assertEquals(JSON.parse(json.stdout), { "sales.misfit": [] });
 });
 
 const BROKEN = `
