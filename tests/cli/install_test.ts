@@ -43,7 +43,9 @@ Deno.test("ipybox install installs packages for the code of one workspace", asyn
   });
 
   await step("where `run` finds them", async () => {
-    const { code, stdout, stderr } = await inThisProcess(["run", "-c", VERSION, ...inWorkspace]);
+    const { code, stdout, stderr } = await inThisProcess(
+      ["run", "--no-sandbox", "-c", VERSION, ...inWorkspace],
+    );
     assertEquals({ code, stdout }, { code: 0, stdout: "2.0.0\n" }, stderr);
   });
 
@@ -52,12 +54,13 @@ Deno.test("ipybox install installs packages for the code of one workspace", asyn
   });
 
   await step("and no other workspace does", async () => {
-    const { code } = await inThisProcess(["run", "-c", VERSION, "--workspace", other.path]);
-    assertEquals(code, 1);
+    const run = ["run", "--no-sandbox", "-c", VERSION, "--workspace", other.path];
+    assertEquals((await inThisProcess(run)).code, 1);
   });
 
   await step("nor an executor that is to have none", async () => {
-    await using executor = await CodeExecutor.start({ ...options, packages: false });
+    const without = { ...options, packages: false, sandbox: false } as const;
+    await using executor = await CodeExecutor.start(without);
     const found = "import importlib.util; print(importlib.util.find_spec('pluggy'))";
     assert(!(await executor.execute(found)).text?.includes(workspace.path));
     const isThere = "from importlib.metadata import distributions as d\n" +

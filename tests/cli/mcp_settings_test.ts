@@ -46,11 +46,16 @@ interface Seen {
   readonly stderr: string;
 }
 
+interface SessionOptions extends Partial<McpHostOptions> {
+  /** More cells, which are sent at the same time. */
+  readonly cells?: readonly string[];
+}
+
 /** Runs a cell in a new session, whose client's user answers questions in turn. */
 async function session(
   workspace: string,
   answers: readonly (string | null | undefined)[],
-  { args = [], ...options }: Partial<McpHostOptions> = {},
+  { args = [], cells = [], ...options }: SessionOptions = {},
 ): Promise<Seen> {
   const questions: string[] = [];
   await using host = await McpHost.start({
@@ -62,15 +67,23 @@ async function session(
     },
     ...options,
   });
-  const { text } = await host.call("execute_ipython_cell", { code: CODE });
-  return { text, questions, stderr: host.stderr };
+  const texts = await Promise.all(
+    [CODE, ...cells].map(async (code) => (await host.call("execute_ipython_cell", { code })).text),
+  );
+  return { text: texts.join("\n"), questions, stderr: host.stderr };
 }
 
-Deno.test("ipybox mcp asks the user of a client of each era about settings, and they count", () =>
+Deno.test("ipybox mcp asks the user of a client of each era about settings, once for cells that come meanwhile, and they count", () =>
   eachEra(async (kind) => {
     await using folder = await changedWorkspace();
-    const { text, questions, stderr } = await session(folder.path, ["allow", "allow"], { kind });
-    assertEquals(text, "secret value 1");
+    // Without a session of its own, each cell of the newer era would open one.
+    const cells = kind === "2.x legacy"
+      ? [1, 2].map((n) => `import os\nprint(os.environ["ADDED"], ${n})`)
+      : [];
+    const answers = ["allow", "allow"];
+    const { text, questions, stderr } = await session(folder.path, answers, { kind, cells });
+    const texts = ["secret value 1", ...cells.map((_, i) => `secret value ${i + 1}`)];
+    assertEquals([text, questions.length], [texts.join("\n"), 2]);
     const [variables = "", policy = ""] = questions;
     assertMatch(variables, /\.env has variables .*\(1\):\n\n {4}\| KERNEL_ENV_ADDED\n\nLet MCP/);
     assertEquals(variables.includes("secret value"), false);
@@ -124,28 +137,7 @@ Deno.test("ipybox mcp goes on without settings that nobody can be asked about, a
     assertEquals(stderr.match(/ipybox trust/g)?.length, files.length, stderr);
   }
   await ask(folder.path, [["use them? [y/N]", "y"], ["Accept it? [y/N]", "y"]]);
-  const changed = POLICY.replace("count", "*");
-  await Deno.writeTextFile(`${folder.path}/.ipybox/policy.json`, changed);
-  const after = await session(folder.path, ["allow"]);
-  assertEquals([after.text, after.questions.length], ["secret value 1", 1]);
-  assertMatch(after.questions[0] ?? "", /changed since you accepted it:[^]*\| -.*"count"[^]*\| \+/);
-});
-
-Deno.test("calls that are made while the user is asked about a setting do not ask again", async () => {
-  await using folder = await changedWorkspace();
-  await Deno.remove(`${folder.path}/.ipybox/policy.json`);
-  let questions = 0;
-  await using host = await McpHost.start({
-    args: ["--workspace", folder.path, "--no-sandbox"],
-    answer: async () => {
-      questions++;
-      await new Promise((resolve) => setTimeout(resolve, 1000));
-      return "allow";
-    },
-  });
-  const cells = [1, 2, 3].map((n) => host.execute(`import os\nprint(os.environ["ADDED"], ${n})`));
-  assertEquals(await Promise.all(cells), [1, 2, 3].map((n) => `secret value ${n}`));
-  assertEquals(questions, 1);
+  await ask(folder.path, []);
 });
 
 Deno.test("ipybox mcp asks about changed sandbox settings, and uses those that count", async () => {
@@ -190,7 +182,7 @@ Deno.test("a server that continues a session asks about settings that have chang
   await using cache = await TempCache.create();
   const workspace = folder.path;
   await (await ServerRegistry.open({ workspace })).register("raw", rawServer());
-  await writeAcceptedPolicy(workspace, '{"rules": []}');
+  await writeAcceptedPolicy(workspace, POLICY.replace("count", "none"));
   const way = { args: ["--session", "work"], env: cache.env };
   try {
     const first = await session(workspace, ["allow once"], way);
@@ -198,6 +190,10 @@ Deno.test("a server that continues a session asks about settings that have chang
     await Deno.writeTextFile(`${workspace}/.ipybox/policy.json`, POLICY);
     const second = await session(workspace, ["allow"], way);
     assertEquals(second.questions.length, 1);
+    assertMatch(
+      second.questions[0] ?? "",
+      /changed since you accepted it:[^]*\| -.*"none"[^]*\| \+.*"count"/,
+    );
     assertMatch(second.text, /^None \d\n[^]*Session work continues/);
   } finally {
     for (const { id } of await listSessions(workspace)) await endDurable(id);

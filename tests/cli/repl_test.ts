@@ -2,6 +2,8 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import { join } from "node:path";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { ipybox } from "../support/cli.ts";
+import { inThisProcess } from "../support/command_io.ts";
+import { CommandProcess } from "../support/command_process.ts";
 import { rawServer } from "../support/mcp.ts";
 import { untilNoneWith } from "../support/processes.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -117,79 +119,7 @@ const sessions: Readonly<Record<string, readonly Case[]>> = {
       ],
     },
   ],
-  "interrupts, kernels that end, calls and commands": [
-    {
-      name: "Ctrl-C interrupts a cell, and the variables are kept",
-      script: [
-        ["In [1]: ", "a = 1; print('be' 'gun', flush=True); import time; time.sleep(1000)\r"],
-        ["begun", "\x03"],
-        ["In [2]: ", "a + 40\r"],
-        ["In [3]: ", LEAVE],
-      ],
-      shown: ["KeyboardInterrupt", "Interrupted; the variables are kept.", "]: 41\n"],
-    },
-    {
-      name: "a second Ctrl-C ends a cell that is stuck, with its kernel",
-      script: [
-        [
-          "In [1]: ",
-          "a = 1; import signal, time; signal.signal(2, signal.SIG_IGN); print('be' 'gun'); time.sleep(999)\r",
-        ],
-        ["begun", "\x03"],
-        ["Still running. Press Ctrl-C again", "\x03"],
-        ["The kernel was restarted; variables are lost.", ""],
-        ["In [1]: ", "a\r"],
-        ["In [2]: ", LEAVE],
-      ],
-      shown: ["NameError: name 'a' is not defined"],
-    },
-    {
-      name: "a kernel that dies says so, and a fresh one goes on",
-      script: [
-        ["In [1]: ", "import os; os._exit(3)\r"],
-        ["The kernel was restarted", ""],
-        ["In [1]: ", "6 * 7\r"],
-        ["In [2]: ", LEAVE],
-      ],
-      shown: ["The kernel died and its variables are lost: it exited with code 3", "]: 42\n"],
-    },
-    {
-      name: "calls are asked about, and what was typed ahead answers nothing and is no cell",
-      script: [
-        ["In [1]: ", COUNT],
-        ["In [2]: ", BEGUN + TYPED + CALL],
-        ["begun", "y\ry\r", "typed"],
-        [QUESTION, "y\n"],
-        ["In [3]: ", CALL],
-        [QUESTION, "n not now\n"],
-        ["In [4]: ", LEAVE],
-      ],
-      shown: [
-        "\nYou pressed that key before",
-        "  | raw.count()\n",
-        "it is 1\n",
-        "ApprovalRejectedError",
-        "refused: not now",
-      ],
-      hidden: ["NameError", "it is 2"],
-    },
-    {
-      name: "commands begin with a colon",
-      script: [
-        ["In [1]: ", "a = 1\r"],
-        ["In [2]: ", ":servers\r"],
-        ["In [2]: ", ":tools no such\r"],
-        ["No tools found", ":tools --x\r"],
-        ["Unknown option --x", ":nothing\r"],
-        ["see :help", ":help\r"],
-        ["In [2]: ", ":reset\r"],
-        ["In [1]: ", "a\r"],
-        ["In [2]: ", ":quit\r"],
-      ],
-      shown: ["raw", "No command :nothing", ":tools [QUERY]", "NameError"],
-    },
-  ],
-  "what is asked, and a kernel that hangs": [
+  "what is asked, a kernel that hangs, interrupts, kernels that end, calls and commands": [
     {
       name: "Ctrl-D at a question refuses, and the session goes on",
       script: [
@@ -313,10 +243,81 @@ const sessions: Readonly<Record<string, readonly Case[]>> = {
         ["Press Ctrl-C to stop waiting", "\x03"],
         ["Cancelled", "\x15:help\r"],
         [":reset", ""],
-        ["In [3]: ", LEAVE],
+        ["In [3]: ", ":reset\r"],
+        ["In [1]: ", LEAVE],
       ],
       shown: ["for i in (1, 2):"],
       hidden: ["SyntaxError", "...: ", "IndentationError"],
+    },
+    {
+      name: "Ctrl-C interrupts a cell, and the variables are kept",
+      script: [
+        ["In [1]: ", "a = 1; print('be' 'gun', flush=True); import time; time.sleep(1000)\r"],
+        ["begun", "\x03"],
+        ["In [2]: ", "a + 40\r"],
+        ["In [3]: ", LEAVE],
+      ],
+      shown: ["KeyboardInterrupt", "Interrupted; the variables are kept.", "]: 41\n"],
+    },
+    {
+      name: "a second Ctrl-C ends a cell that is stuck, with its kernel",
+      script: [
+        [
+          "In [1]: ",
+          "a = 1; import signal, time; signal.signal(2, signal.SIG_IGN); print('be' 'gun'); time.sleep(999)\r",
+        ],
+        ["begun", "\x03"],
+        ["Still running. Press Ctrl-C again", "\x03"],
+        ["The kernel was restarted; variables are lost.", ""],
+        ["In [1]: ", "a\r"],
+        ["In [2]: ", LEAVE],
+      ],
+      shown: ["NameError: name 'a' is not defined"],
+    },
+    {
+      name: "a kernel that dies says so, and a fresh one goes on",
+      script: [
+        ["In [1]: ", "import os; os._exit(3)\r"],
+        ["The kernel was restarted", ""],
+        ["In [1]: ", "6 * 7\r"],
+        ["In [2]: ", LEAVE],
+      ],
+      shown: ["The kernel died and its variables are lost: it exited with code 3", "]: 42\n"],
+    },
+    {
+      name: "calls are asked about, and what was typed ahead answers nothing and is no cell",
+      script: [
+        ["In [1]: ", COUNT],
+        ["In [2]: ", BEGUN + TYPED + CALL],
+        ["begun", "y\ry\r", "typed"],
+        [QUESTION, "y\n"],
+        ["In [3]: ", CALL],
+        [QUESTION, "n not now\n"],
+        ["In [4]: ", LEAVE],
+      ],
+      shown: [
+        "\nYou pressed that key before",
+        "  | raw.count()\n",
+        "it is 1\n",
+        "ApprovalRejectedError",
+        "refused: not now",
+      ],
+      hidden: ["NameError", "it is 2"],
+    },
+    {
+      name: "commands begin with a colon",
+      script: [
+        ["In [1]: ", "a = 1\r"],
+        ["In [2]: ", ":servers\r"],
+        ["In [2]: ", ":tools no such\r"],
+        ["No tools found", ":tools --x\r"],
+        ["Unknown option --x", ":nothing\r"],
+        ["see :help", ":help\r"],
+        ["In [2]: ", ":reset\r"],
+        ["In [1]: ", "a\r"],
+        ["In [2]: ", ":quit\r"],
+      ],
+      shown: ["raw", "No command :nothing", ":tools [QUERY]", "NameError"],
     },
   ],
 };
@@ -387,7 +388,8 @@ Deno.test("ipybox repl fits a narrow terminal: what it says, and lines of wide c
 });
 
 Deno.test("ipybox repl keeps no history where executed code could read and write it, and says why there is no kernel", async () => {
-  await using home = await Home.withServer();
+  await using home = await Home.create();
+  await home.register();
 
   const script: readonly Typing[] = [
     ["Let code call raw? [y/N] ", "n\n"],
@@ -444,7 +446,7 @@ Deno.test("ipybox repl takes the terminal again after Ctrl-Z and fg, ends with i
 });
 
 Deno.test("ipybox repl colors code that is typed, and tracebacks, which are never bold", async () => {
-  await using home = await Home.withServer();
+  await using home = await Home.create();
   const script: readonly Typing[] = [
     ["In [1]: ", "s = '日本\x1b[D\x1b[D\x1b[C本\x05'; l"],
     ["l", "en(s)\r"],
@@ -459,7 +461,7 @@ Deno.test("ipybox repl colors code that is typed, and tracebacks, which are neve
   const prompt = "\x1b[1;32mIn [1]: \x1b[0m";
   const string = "\x1b[32m'日本本'\x1b[0m";
   assertStringIncludes(output, `${prompt}s = ${string}; len(s)`);
-  assertMatch(output, /^ipybox in \S+ · sandbox off · 1 server · :help\r?\n/); // without colors
+  assertMatch(output, /^ipybox in \S+ · sandbox off · [\w ]+ · :help\r?\n/); // without colors
   assertMatch(output, /Out\[1\]:\S+ 3\n/);
   const rows = ["36mCell In[3], line 1", "32m----> 1 raise Allow('?')", "31mAllow: ?"];
   for (const row of rows) assertStringIncludes(output, `\x1b[${row}\x1b[0m`);
@@ -533,29 +535,29 @@ Deno.test("ipybox repl --session goes on where it was left", async () => {
   assertStringIncludes(second.output, "\na is 42\n");
   assert(!second.output.includes("before"), second.output);
 
-  const misnamed = await ipyboxAtTerminal(["repl", "--session", "a b"], [], options);
-  assertEquals(misnamed.code, 2, misnamed.output);
-  assertStringIncludes(misnamed.output, 'Option --session: "a b" is not a session name');
+  const misnamed = await inThisProcess(["repl", "--session", "a b"], { answers: [] });
+  assertEquals(misnamed.code, 2, misnamed.stderr);
+  assertStringIncludes(misnamed.stderr, 'Option --session: "a b" is not a session name');
 
   const taken = at([["In [3]: ", "open('begun', 'w').close()\r"]]);
   await until(() => Deno.stat(`${home.workspace}/begun`).then(() => true, () => false));
-  const idOf = async () => JSON.parse((await ipybox(["sessions", "--json"], options)).stdout)[0].id;
-  const attached = await ipybox(["attach", await idOf()], options);
+  await using commands = new CommandProcess(options);
+  const sessions = async () => JSON.parse((await commands.run(["sessions", "--json"])).stdout);
+  const attached = await commands.run(["attach", (await sessions())[0].id]);
   assertEquals(attached.code, 0, attached.stderr);
   const { code, output } = await taken;
   assertEquals(code, 1, output);
   assertMatch(output, /Another program, process \d+, has attached to session/);
   assert(!output.includes("restarted"), output);
 
-  const listed = await ipybox(["sessions", "--json"], options);
-  const [session, ...others] = JSON.parse(listed.stdout);
+  const [session, ...others] = await sessions();
   assertEquals([session.name, session.state, others], ["ana", "detached", []]);
-  const ended = await ipybox(["sessions", "end", session.id], options);
+  const ended = await commands.run(["sessions", "end", session.id]);
   assertEquals([ended.code, ended.stderr], [0, ""]);
 });
 
 Deno.test("ipybox repl without a terminal says what else there is", async () => {
-  const { code, stdout, stderr } = await ipybox(["repl"], { stdin: "1\n" });
+  const { code, stdout, stderr } = await inThisProcess(["repl"]);
 
   assertEquals({ code, stdout }, { code: 2, stdout: "" });
   assertStringIncludes(stderr, "ipybox run -");
@@ -574,11 +576,16 @@ class Home implements AsyncDisposable {
   /** In this one, the server `raw` is registered. */
   static async withServer(): Promise<Home> {
     const home = await Home.create();
-    const registry = await ServerRegistry.open({ workspace: home.workspace });
-    await registry.register("raw", rawServer());
+    await home.register();
     const env = { XDG_STATE_HOME: home.state };
     await ipybox(["trust", "--yes"], { cwd: home.workspace, env });
     return home;
+  }
+
+  /** Registers the server, but accepts it only where the tests have their state. */
+  async register(): Promise<void> {
+    const registry = await ServerRegistry.open({ workspace: this.workspace });
+    await registry.register("raw", rawServer());
   }
 
   async repl(

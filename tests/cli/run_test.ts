@@ -17,6 +17,14 @@ const problem = await whyNotUnprivileged();
 const CALL =
   "from ipybox_runtime import ToolRunner\nprint(ToolRunner('raw').run_sync('count').text)";
 
+/** Shows why the call failed, and goes on. */
+const TRIED_CALL = `import sys
+try:
+    ${CALL.replace("\n", "\n    ")}
+except Exception as error:
+    print(f"{type(error).__name__}: {error}", file=sys.stderr)
+`;
+
 interface Case {
   readonly name: string;
   readonly args: readonly string[];
@@ -68,11 +76,21 @@ const cases: readonly Case[] = [
     ],
   },
   {
-    name: "--timeout ends the code",
-    args: ["--timeout", "3", "-c", "print('begun', flush=True)\nimport time\ntime.sleep(60)"],
+    name: "without a terminal, calls are refused, and code goes on; --timeout ends it",
+    args: [
+      "--timeout",
+      "5",
+      "-c",
+      `${TRIED_CALL}print('begun', flush=True)\nimport time\ntime.sleep(60)`,
+    ],
     code: 1,
     stdout: "begun\n",
-    stderr: ["Cell In[1], line 3\n", "ipybox: Code execution exceeded timeout of 3.00s"],
+    stderr: [
+      "ApprovalUnavailableError: ",
+      "could not be approved: there is no terminal to ask on (--page asks in a browser, --approve allow allows calls)",
+      "Cell In[1], line 9\n",
+      "ipybox: Code execution exceeded timeout of 5.00s",
+    ],
   },
   {
     name: "a server that is missing is registered by a command, which is named",
@@ -80,16 +98,6 @@ const cases: readonly Case[] = [
     code: 1,
     stdout: "",
     stderr: ["ModuleNotFoundError", 'server "github" here: see `ipybox register --help`\n'],
-  },
-  {
-    name: "without a terminal, calls are refused",
-    args: ["-c", CALL],
-    code: 1,
-    stdout: "",
-    stderr: [
-      "ApprovalUnavailableError: ",
-      "could not be approved: there is no terminal to ask on (--page asks in a browser, --approve allow allows calls)",
-    ],
   },
   {
     name:
@@ -237,14 +245,6 @@ Deno.test("ipybox run FILE gives it arguments and KERNEL_ENV_X as X; its traceba
   assert(!stderr.includes("ipykernel"), stderr);
 });
 
-Deno.test("ipybox run -c gives the code its arguments, and ends with the exit code that Python makes of its own", async () => {
-  await using workspace = await TempFolder.create();
-  const code = "import sys; print(sys.argv, globals().get('__file__')); sys.exit(-1)";
-  const { path } = workspace;
-  const end = await inThisProcess(["run", "-c", code, "--workspace", path, "--", "x"]);
-  assertEquals(end, { code: 255, stdout: "['-c', 'x'] None\n", stderr: "" });
-});
-
 testIf(Deno.build.os === "linux", "names are UTF-8 elsewhere", {
   name: "ipybox run in a folder whose name is not UTF-8 says what to do",
   fn: async () => {
@@ -347,12 +347,13 @@ Deno.test("ipybox writes nothing to a workspace that no session can use", async 
   }
 });
 
-Deno.test("ipybox runs wherever TMPDIR is", async () => {
+Deno.test("ipybox run -c gives the code its arguments, and ends with the exit code that Python makes of its own, wherever TMPDIR is", async () => {
   await using folder = await TempFolder.create();
   const workspace = await Deno.realPath(folder.path);
+  const code = "import sys; print(sys.argv, globals().get('__file__')); sys.exit(-1)";
   for (const TMPDIR of ["/no/such", workspace]) {
-    const { code, stderr } = await ipybox(["run", "-c", "1"], { cwd: workspace, env: { TMPDIR } });
-    assertEquals(code, 0, stderr);
+    const end = await ipybox(["run", "-c", code, "--", "x"], { cwd: workspace, env: { TMPDIR } });
+    assertEquals(end, { code: 255, stdout: "['-c', 'x'] None\n", stderr: "" });
   }
   const left = await Array.fromAsync(Deno.readDir(workspace), ({ name }) => name);
   assertEquals(left.sort(), [".ipybox", "mcptools"]);

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { ipybox } from "../support/cli.ts";
 import { commandsIn } from "../support/command_io.ts";
+import { CommandProcess } from "../support/command_process.ts";
 import { ipyboxAtTerminal } from "../support/terminal.ts";
 import { filesBelow } from "../support/files.ts";
 import { npmServer, rawServer } from "../support/mcp.ts";
@@ -22,6 +22,7 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
   await using workspace = await TempFolder.create();
   const cwd = workspace.path;
   const command = commandsIn(cwd);
+  await using withKey = new CommandProcess({ cwd, env: { IPYBOX_TEST_KEY: "the secret" } });
   const step = stepsOf(t);
 
   await step("servers says that there are none", async () => {
@@ -42,9 +43,8 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
   });
 
   await step("register keeps placeholders and the other servers", async () => {
-    const { code, stderr } = await ipybox(
+    const { code, stderr } = await withKey.run(
       ["register", "raw", "--env", "KEY=${IPYBOX_TEST_KEY}", ...RAW],
-      { cwd, env: { IPYBOX_TEST_KEY: "the secret" } },
     );
     assertEquals(code, 0, stderr);
     const { stdout } = await command(["servers", "--json"]);
@@ -78,19 +78,18 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
     async () => {
       const serversIn = async () => JSON.parse((await command(["servers", "--json"])).stdout);
       const before = await serversIn();
-      const options = { cwd, env: { IPYBOX_TEST_KEY: "the secret" } };
       const same = ["--env", "KEY=${IPYBOX_TEST_KEY}", ...RAW];
-      const again = await ipybox(["register", "raw", ...same], options);
+      const again = await withKey.run(["register", "raw", ...same]);
       assertEquals([again.code, await serversIn()], [0, before], again.stderr);
 
       const other = ["register", "raw", "--env", "B=1", ...RAW, "more"];
-      const refused = await ipybox(other, options);
+      const refused = await withKey.run(other);
       assertEquals([refused.code, await serversIn()], [2, before]);
       assertMatch(
         refused.stderr,
         /^ipybox: raw is registered as KEY=.*raw_server\.ts normal: add --force to replace it\n$/,
       );
-      const forced = await ipybox([...other.slice(0, 2), "--force", ...other.slice(2)], options);
+      const forced = await withKey.run([...other.slice(0, 2), "--force", ...other.slice(2)]);
       assertEquals(forced.code, 0, forced.stderr);
       assertEquals((await serversIn()).mcpServers.raw.env, { B: "1" });
     },
@@ -228,10 +227,7 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
       await Deno.remove(`${cwd}/mcptools`, { recursive: true });
       const lost = await command(["tools"]);
       assertStringIncludes(lost.stderr, "with `ipybox register --from .ipybox/mcp.json`\n");
-      const again = await ipybox(["register", "--from", `${cwd}/.ipybox/mcp.json`, "--yes"], {
-        cwd,
-        env: { IPYBOX_TEST_KEY: "the secret" },
-      });
+      const again = await withKey.run(["register", "--from", `${cwd}/.ipybox/mcp.json`, "--yes"]);
       assertEquals(again.code, 0, again.stderr);
       assertMatch(again.stderr, /^3 of 3 servers registered\n/m);
     },

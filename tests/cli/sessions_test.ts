@@ -1,8 +1,8 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { JournalFile } from "../../src/calls/journal_file.ts";
 import { folderOf } from "../../src/executor/durable.ts";
-import { ipybox } from "../support/cli.ts";
 import { inThisProcess } from "../support/command_io.ts";
+import { CommandProcess } from "../support/command_process.ts";
 import { ipyboxAtTerminal } from "../support/terminal.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
@@ -10,7 +10,8 @@ Deno.test("ipybox run --detach, sessions and attach: code runs on, and gives its
   await using workspace = await TempFolder.create();
   const at = ["--workspace", workspace.path];
   const code = "import sys; print('begun'); x = 6 * 7; print(x, sys.argv); sys.exit(3)";
-  const detached = await ipybox(["run", "-c", code, "--detach", ...at, "--", "a"]);
+  const run = ["run", "-c", code, "--no-sandbox", "--detach", ...at, "--", "a"];
+  const detached = await inThisProcess(run);
   assertEquals(detached.code, 0, detached.stderr);
   const id = detached.stdout.trim();
   assertMatch(id, /^[0-9a-f]{12}$/);
@@ -44,31 +45,33 @@ Deno.test("ipybox attach takes the only detached session, or lists all", async (
   await using workspace = await TempFolder.create();
   await using state = await TempFolder.create();
   const own = { env: { XDG_STATE_HOME: state.path } };
-  const attach = () => ipybox(["attach"], own);
+  await using commands = new CommandProcess(own);
+  const attach = () => commands.run(["attach"]);
   const none = await attach();
   assertEquals([none.code, none.stdout], [2, ""]);
   assertStringIncludes(none.stderr, "There is no session to attach to: `ipybox run --detach`");
 
   const run = ["run", "-c", "print('one')", "--detach", "--workspace", workspace.path];
-  const { output } = await ipyboxAtTerminal(run, [], own);
+  const { output } = await ipyboxAtTerminal([...run, "--no-sandbox"], [], own);
   const [, one = ""] = /^([0-9a-f]{12})\n.+ `ipybox attach \1`\n$/m.exec(output) ?? [];
   assertEquals((await attach()).stdout, "one\n", output);
 
-  const { stdout, stderr } = await ipybox(run, own);
+  const { stdout, stderr } = await commands.run(run);
   assertEquals(stderr, "");
   const several = await attach();
   assertEquals([several.code, several.stdout], [2, ""]);
   assertStringIncludes(several.stderr, `Specify which session, as in \`ipybox attach ${one}\`:\n`);
   for (const id of [one, stdout.trim()]) {
     assertStringIncludes(several.stderr, `\n  ${id}  detached for `);
-    await ipybox(["sessions", "end", id], own);
+    await commands.run(["sessions", "end", id]);
   }
 });
 
 Deno.test("ipybox attach says how to end a session whose code has failed", async () => {
   await using workspace = await TempFolder.create();
   const at = ["--workspace", workspace.path];
-  const { stdout } = await inThisProcess(["run", "-c", "1 / 0", "--detach", ...at]);
+  const run = ["run", "-c", "1 / 0", "--no-sandbox", "--detach"];
+  const { stdout } = await inThisProcess([...run, ...at]);
   const id = stdout.trim();
   const attached = await inThisProcess(["attach", id]);
   assertEquals(attached.code, 1);

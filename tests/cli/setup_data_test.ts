@@ -54,8 +54,8 @@ class Machine implements AsyncDisposable {
     ]);
   }
 
-  async ipybox(args: readonly string[], { index = true } = {}): Promise<CliEnd> {
-    if (!index) return await ipybox(args, { env: this.#env });
+  async ipybox(args: readonly string[], { index = true, env = {} } = {}): Promise<CliEnd> {
+    if (!index) return await ipybox(args, { env: { ...this.#env, ...env } });
     this.#commands ??= this.#parts.use(
       new CommandProcess({ env: { ...this.#env, PIP_FIND_LINKS: this.wheels.path } }),
     );
@@ -80,7 +80,7 @@ class Machine implements AsyncDisposable {
   /** What a session that is kept ready would be made from now. */
   async basis(): Promise<unknown> {
     const code = `const { basisOf } = await load("src/mcp_server/http/session_basis.ts");
-      return await basisOf({ workspace: ${JSON.stringify(this.workspace)}, session: {} });`;
+      return await basisOf({ workspace: ${JSON.stringify(this.other)}, session: {} });`;
     return await inOwnProcess(code, this.cache.env);
   }
 
@@ -100,7 +100,7 @@ Deno.test("ipybox setup --data installs packages for the code of all workspaces"
   const { workspace, other } = machine;
   const step = stepsOf(t);
   await machine.publish("1.0");
-  const before = await machine.basis();
+  let basis = await machine.basis();
 
   await step("and says which", async () => {
     const { code, stdout, stderr } = await machine.ipybox(["setup", "--data"]);
@@ -117,20 +117,17 @@ Deno.test("ipybox setup --data installs packages for the code of all workspaces"
     const { stdout, stderr } = await machine.ipybox(["setup", "--data"], { index: false });
     assertEquals(stderr, "");
     assertStringIncludes(stdout, "Everything is in place");
-    const doctor = await machine.ipybox(["doctor", "--json", "--workspace", workspace]);
+    const missing = { index: false, env: { PATH: other } }; // without programs, it starts no kernel
+    const doctor = await machine.ipybox(["doctor", "--json", "--workspace", workspace], missing);
     const rows: { name: string; detail: string }[] = JSON.parse(doctor.stdout).prerequisites;
     const row = rows.find(({ name }) => name === "data packages");
     assertEquals(row?.detail, DATA_PACKAGES.toSorted().join(", "));
-    assertNotEquals(await machine.basis(), before);
+    const before = basis;
+    basis = await machine.basis();
+    assertNotEquals(basis, before);
   });
 
-  await step("which imports them, and cannot change them", async () => {
-    const change = `${VERSION}\ntry: open(openpyxl.__file__, 'a')\n` +
-      "except OSError as error: print(error.strerror)";
-    assertEquals(await machine.run(change, workspace), "1\nRead-only file system");
-  });
-
-  await step("and is checked with them", async () => {
+  await step("which is checked with them", async () => {
     const at = ["--workspace", workspace];
     await machine.ipybox(["actions", "new", "sales.of", ...at]);
     await Deno.writeTextFile(
@@ -141,23 +138,26 @@ Deno.test("ipybox setup --data installs packages for the code of all workspaces"
     assertStringIncludes(stdout, "expected `str`, found `int`");
   });
 
-  await step("whose own packages need no others, and come first", async () => {
-    await machine.publish("2.0");
-    const at = ["--workspace", workspace];
-    const cow = await machine.ipybox(["install", "cow", ...at]);
-    assertMatch(cow.stderr, /^Installed cow 2\.0 \(.+ s\)\n$/);
-    const remove = await machine.ipybox(["packages", "remove", "openpyxl", ...at]);
-    assertStringIncludes(remove.stderr, 'Cannot remove "openpyxl": it belongs to all workspaces');
-    const newer = await machine.ipybox(["install", "openpyxl==2.0", ...at]);
-    assertEquals(newer.code, 0, newer.stderr);
-    assertEquals([await machine.run(VERSION, workspace), await machine.run(VERSION, other)], [
-      "2",
-      "1",
-    ]);
-    const { stdout } = await machine.ipybox(["packages", ...at]);
-    assertMatch(stdout, /^ *cow +2\.0\n *openpyxl +2\.0\n *beautifulsoup4 +1\.0 {2}\(of all/);
-    assertEquals(stdout.match(/openpyxl/g)?.length, 1);
-  });
+  await step(
+    "and cannot change them, and whose own packages need no others, and come first",
+    async () => {
+      await machine.publish("2.0");
+      const at = ["--workspace", workspace];
+      const cow = await machine.ipybox(["install", "cow", ...at]);
+      assertMatch(cow.stderr, /^Installed cow 2\.0 \(.+ s\)\n$/);
+      const remove = await machine.ipybox(["packages", "remove", "openpyxl", ...at]);
+      assertStringIncludes(remove.stderr, 'Cannot remove "openpyxl": it belongs to all workspaces');
+      const newer = await machine.ipybox(["install", "openpyxl==2.0", ...at]);
+      assertEquals(newer.code, 0, newer.stderr);
+      assertEquals(await machine.run(VERSION, workspace), "2");
+      const change = `${VERSION}\ntry: open(openpyxl.__file__, 'a')\n` +
+        "except OSError as error: print(error.strerror)";
+      assertEquals(await machine.run(change, other), "1\nRead-only file system");
+      const { stdout } = await machine.ipybox(["packages", ...at]);
+      assertMatch(stdout, /^ *cow +2\.0\n *openpyxl +2\.0\n *beautifulsoup4 +1\.0 {2}\(of all/);
+      assertEquals(stdout.match(/openpyxl/g)?.length, 1);
+    },
+  );
 
   await step("and keeps them if they cannot be renewed", async () => {
     const names = await machine.names();
@@ -170,7 +170,6 @@ Deno.test("ipybox setup --data installs packages for the code of all workspaces"
   });
 
   await step("or renews them as a whole", async () => {
-    const basis = await machine.basis();
     const { code, stderr } = await machine.ipybox(["setup", "--data", "--rebuild"]);
     assertEquals(code, 0, stderr);
     assertEquals(await machine.run(VERSION, other), "2");

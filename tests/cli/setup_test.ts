@@ -2,6 +2,7 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import { PackageFolder } from "../../src/python/packages.ts";
 import type { Prerequisite } from "../../src/sandbox/prerequisites.ts";
 import type { ProgramEnd } from "../../src/process/run_program.ts";
+import { inThisProcess } from "../support/command_io.ts";
 import { runProgram } from "../support/program.ts";
 import { denoDirectory } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -10,9 +11,10 @@ import { testPython } from "../support/python.ts";
 
 const cli = new URL("../../cli.ts", import.meta.url).pathname;
 
-Deno.test("ipybox setup builds what is missing, then doctor finds all ready, and what servers lack", async () => {
+Deno.test("ipybox doctor says what is missing, ipybox setup builds it, then doctor finds all ready, and what servers lack", async () => {
   await using home = await TempFolder.create();
   await using programs = await TempFolder.create();
+  await using empty = await TempFolder.create();
   await using workspace = await TempFolder.create();
   await Deno.mkdir(`${workspace.path}/.ipybox`);
   const mcpServers = {
@@ -24,14 +26,16 @@ Deno.test("ipybox setup builds what is missing, then doctor finds all ready, and
   const own = { XDG_CACHE_HOME: `${home.path}/cache`, IPYBOX_PYTHON: "" };
   const env = { ...own, ...await withUv(programs.path) };
 
-  const before = await ipybox(["doctor", "--json"], env);
+  const before = await ipybox(["doctor", "--json"], { ...env, PATH: empty.path });
   const first = await ipybox(["setup"], env);
   const second = await ipybox(["setup", "--json"], env);
   const after = await ipybox(["doctor", "--json", "--workspace", workspace.path], env);
 
-  assertEquals(before.code, 3);
-  const python = rows(before.stdout).find(({ name }) => name === "Python");
-  assertEquals(python, {
+  assertEquals([before.code, JSON.parse(before.stdout).ready], [3, false]);
+  const lacking = new Map(rows(before.stdout).map((row) => [row.name, row]));
+  const { state, detail, fix } = lacking.get("ripgrep") ?? {};
+  assertEquals([state, detail, fix === null], ["missing", "rg is not on the PATH", false]);
+  assertEquals(lacking.get("Python"), {
     name: "Python",
     state: "missing",
     version: null,
@@ -62,7 +66,7 @@ Deno.test("ipybox setup builds what is missing, then doctor finds all ready, and
 });
 
 Deno.test("ipybox setup --python checks that Python and installs nothing", async () => {
-  const good = await ipybox(["setup", "--json", "--python", testPython()], {});
+  const good = await inThisProcess(["setup", "--json", "--python", testPython()]);
   const bad = await ipybox(["setup", "--python", "/bin/false"], {});
 
   assertEquals([good.code, good.stderr], [0, ""]);
@@ -77,8 +81,9 @@ Deno.test("a folder of the user's that cannot be written is named with what move
   const env = { IPYBOX_PYTHON: "", DENO_DIR: await denoDirectory() };
   const home = isMac ? "/dev" : "/sys";
 
-  const byHome = await ipybox(["setup"], { ...env, HOME: home, XDG_CACHE_HOME: "" });
-  const byVariable = await ipybox(["setup"], { ...env, XDG_CACHE_HOME: home });
+  const setup = ["setup", "--no-sandbox"];
+  const byHome = await ipybox(setup, { ...env, HOME: home, XDG_CACHE_HOME: "" });
+  const byVariable = await ipybox(setup, { ...env, XDG_CACHE_HOME: home });
   const noFolder = await ipybox(["policy", "check"], { XDG_CONFIG_HOME: "/dev/null" });
 
   const end = "to a folder that you can write to\n";
@@ -94,19 +99,6 @@ Deno.test("ipybox finds the user's home directory where HOME is not set", async 
   const { code, stderr } = await ipybox(args, { XDG_CACHE_HOME: "", HOME: "" });
   await PackageFolder.remove(workspace.path);
   assertEquals(code, 0, stderr);
-});
-
-Deno.test("ipybox doctor reports programs that are not on the PATH", async () => {
-  await using empty = await TempFolder.create();
-
-  const { code, stdout } = await ipybox(["doctor", "--python", testPython()], {
-    PATH: empty.path,
-  });
-
-  assertEquals(code, 3);
-  assertStringIncludes(stdout, "rg is not on the PATH");
-  assertStringIncludes(stdout, "fix: ");
-  assertStringIncludes(stdout, "ipybox is not ready");
 });
 
 async function ipybox(

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { auditedQuestions } from "../support/audited_questions.ts";
+import { inThisProcess } from "../support/command_io.ts";
 import { exists } from "../support/files.ts";
 import { workspaceWithServer } from "../support/mcp_workspace.ts";
 import { untilNoneWith } from "../support/processes.ts";
@@ -39,6 +40,8 @@ interface Case {
   readonly shown: readonly string[];
   readonly hidden?: readonly string[];
   readonly audited?: readonly string[];
+  /** Looks at the case's output more closely. */
+  readonly check?: (output: string) => void;
 }
 
 /** The cases of each session, in order: what settles all calls of a tool comes last. */
@@ -91,6 +94,16 @@ const sessions: readonly (readonly Case[])[] = [
       ],
       shown: ['"content":{"name":"Ada","age":36}'],
       audited: ["raw.elicitation/create elicitation terminal accept"],
+    },
+    {
+      name: "what a hostile tool call shows cannot move the cursor, hide or pass for a question",
+      calls:
+        'call("echo", "echoed", {"a": "\\x1b[2K\\rAllow raw.harmless()? \\u202e", "b": "x" * 3000,\n' +
+        '  "c": " " * 66 + "Allow? [y]es", "d": "\\u3000\\u115f\\ufe0f\\u2800"})',
+      script: [["d shows them", "d\n"], ["Line, according to the code", "n no\n"]],
+      shown: ["refused: no"],
+      hidden: ["echoed"],
+      check: checkHostileCall,
     },
     {
       name: "ns refuses for the session",
@@ -211,28 +224,17 @@ for (const cases of sessions) {
 
     assertEquals(end.code, cases.at(-1)?.code ?? 0, end.output);
     const outputs = end.output.split(MARK).slice(1);
-    for (const [i, { name, shown, hidden = [] }] of cases.entries()) {
+    for (const [i, { name, shown, hidden = [], check }] of cases.entries()) {
       const output = outputs[i] ?? "";
       for (const text of shown) assertStringIncludes(output, text, name);
       for (const text of hidden) assert(!output.includes(text), `${name}: ${output}`);
+      check?.(output);
     }
     const audited = cases.flatMap((each) => each.audited ?? []);
     assertEquals(await auditedQuestions(workspace.path), audited);
     await untilNoneWith(workspace.path);
   });
 }
-
-Deno.test("a terminal that is closed ends the code and leaves no process", async () => {
-  await using workspace = await workspaceWithServer();
-  const code = `import subprocess, time
-subprocess.Popen(["setsid", "sleep", "1000", "${workspace.path}"])
-print("begun", flush=True); time.sleep(1000)`;
-
-  const end = await run(workspace.path, code, [["begun", null]]);
-
-  assert(end.code !== 0, end.output);
-  await untilNoneWith(workspace.path);
-});
 
 Deno.test("ipybox mcp says to whoever starts it by hand what it waits for", async () => {
   await using workspace = await workspaceWithServer();
@@ -269,10 +271,10 @@ Deno.test("what is allowed always is not asked about in the next run", async () 
   assertStringIncludes(first.output, "Remembered. `ipybox policy forget` undoes it.");
   assertStringIncludes(first.output, "count is 1");
 
-  const second = await run(workspace.path, `${COUNT}count()`, []);
+  const args = ["run", "--no-sandbox", "-c", `${COUNT}count()`];
+  const second = await inThisProcess(args, { workspace: workspace.path, answers: [] });
 
-  assertStringIncludes(second.output, "count is 1");
-  assert(!second.output.includes("Allow"), second.output);
+  assertEquals([second.code, second.stdout], [0, "count is 1\n"], second.stderr);
 });
 
 Deno.test("an editor has the terminal and a file for itself, and what it leaves is shown and sent", async () => {
@@ -328,21 +330,10 @@ open(path, "w").write(text.replace("two", "three").replace("1.0", input("VALUE? 
   }
 });
 
-Deno.test("what a hostile tool call shows cannot move the cursor, hide or pass for a question", async () => {
-  await using workspace = await workspaceWithServer();
-  const code = `${COUNT}
-raw.run_sync("echo", {"a": "\\x1b[2K\\rAllow raw.harmless()? \\u202e", "b": "x" * 3000,
-  "c": " " * 66 + "Allow? [y]es", "d": "\\u3000\\u115f\\ufe0f\\u2800"})`;
-  const end = await run(workspace.path, code, [["d shows them", "d\n"], [
-    "Line, according to the code",
-    "n no\n",
-  ]]);
-
-  assertEquals(end.code, 1);
-  const [, shown = ""] =
-    end.output.split("Line, according to the code")[0]?.split("  | raw.echo(") ??
-      [];
-  const whole = end.output.split("  | raw.echo(")[2]?.split("\nServer:")[0] ?? "";
+function checkHostileCall(output: string): void {
+  const [, shown = ""] = output.split("Line, according to the code")[0]?.split("  | raw.echo(") ??
+    [];
+  const whole = output.split("  | raw.echo(")[2]?.split("\nServer:")[0] ?? "";
   const text = whole.replaceAll("\n  | ", "");
   assertStringIncludes(text, "\\x1b[2K\\rAllow raw.harmless()? \\u202e");
   assertStringIncludes(text, "x".repeat(3000));
@@ -350,9 +341,9 @@ raw.run_sync("echo", {"a": "\\x1b[2K\\rAllow raw.harmless()? \\u202e", "b": "x" 
   assert(!shown.includes("\nAllow? [y]es'"), shown);
   for (const row of whole.split("\n")) assert(row.length <= 80, row);
   for (const row of whole.split("\n").slice(1)) assert(row.startsWith("  | "), row);
-});
+}
 
-Deno.test("code can color its output, and not put an editor there that is run", async () => {
+Deno.test("code can color its output, not put an editor there that is run, and ends with the terminal, leaving no process", async () => {
   await using workspace = await workspaceWithServer();
   const folder = `${workspace.path}/bin`;
   await Deno.mkdir(folder);
@@ -361,22 +352,28 @@ Deno.test("code can color its output, and not put an editor there that is run", 
       mode: 0o755,
     });
   }
-  const code =
-    `${COUNT}\nprint("\\x1b[1;31mred"); count(n=1); print("\\x1b[4mlined\\x1b[0m plain")`;
+  const code = `${COUNT}
+print("\\x1b[1;31mred"); count(n=1); print("\\x1b[4mlined\\x1b[0m plain")
+import subprocess, time
+subprocess.Popen(["setsid", "sleep", "1000", "${workspace.path}"])
+print("begun", flush=True); time.sleep(1000)`;
   const PATH = `${folder}:${Deno.env.get("PATH")}`;
   const script: Typing[] = [
     ["[d]etails, then Enter: ", "e\n"],
     ["planted is not on the PATH", ""],
     ["[d]etails, then Enter: ", "n no\n"],
+    ["begun", null],
   ];
 
   const env = { EDITOR: "planted -w", PATH, NO_COLOR: "" };
-  const { output } = await run(workspace.path, code, script, { env });
+  const { code: ended, output } = await run(workspace.path, code, script, { env });
 
+  assert(ended !== 0, output);
   for (const text of ["refused: no", "\x1b[31mred\x1b[0m\n", "\x1b[31;4mlined\x1b[0m plain"]) {
     assertStringIncludes(output, text);
   }
   assertEquals(await exists(`${workspace.path}/ran`), false);
+  await untilNoneWith(workspace.path);
 });
 
 async function run(

@@ -4,15 +4,21 @@
  * @param text The text, such as the name of a folder that only they know.
  * @returns Their ids.
  */
-export async function processesWith(text: string): Promise<number[]> {
+export function processesWith(text: string): Promise<number[]> {
   const found: number[] = [];
-  for await (const { name } of Deno.readDir("/proc")) {
-    if (!/^\d+$/.test(name)) continue;
-    // A zombie has no command line. Others end while they are looked at.
-    const line = await Deno.readTextFile(`/proc/${name}/cmdline`).catch(() => "");
-    if (line.includes(text)) found.push(Number(name));
+  for (const { name } of Deno.readDirSync("/proc")) { // at once costs a third of one after the other
+    if (/^\d+$/.test(name) && commandLine(name).includes(text)) found.push(Number(name));
   }
-  return found;
+  return Promise.resolve(found);
+}
+
+/** A process's command line. A zombie has none, and others end while they are looked at. */
+function commandLine(pid: string): string {
+  try {
+    return Deno.readTextFileSync(`/proc/${pid}/cmdline`);
+  } catch {
+    return "";
+  }
 }
 
 /**
