@@ -191,13 +191,17 @@ from jupyter_server.services.kernels.connection.base import (  # noqa: E402
 from jupyter_server.services.kernels.connection.channels import (  # noqa: E402
     ZMQChannelsWebsocketConnection,
 )
+from jupyter_server.services.kernels.websocket import KernelWebsocketHandler  # noqa: E402
 from tornado.httpserver import HTTPServer  # noqa: E402
 from tornado.ioloop import IOLoop  # noqa: E402
-from tornado.web import Finish  # noqa: E402
+from tornado.web import Finish, RequestHandler  # noqa: E402
 from traitlets.config import Config  # noqa: E402
 
 gc.freeze()
 gc.enable()
+
+# Its own page for errors needs jinja2: instead of it, a traceback would follow a kernel's last words.
+KernelWebsocketHandler.write_error = RequestHandler.write_error
 
 KERNEL_NAME = "python3"
 

@@ -1,5 +1,11 @@
 /** A kernel that cannot start, and what is said of it. */
-import { assert, assertEquals, assertInstanceOf, assertMatch } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  assertInstanceOf,
+  assertMatch,
+  assertStringIncludes,
+} from "@std/assert";
 import { asset } from "../../src/assets/mod.ts";
 import { settledWithin } from "../../src/base/signals.ts";
 import { KernelStartError } from "../../src/base/errors.ts";
@@ -27,6 +33,17 @@ Deno.test("A kernel that ends as it starts is an error at once, with its last wo
   assertMatch(error.message, /could not be started: its process ended before it answered/);
   assertMatch(error.stderrTail, /No module named 'encodings'/);
   assert(performance.now() - started < 30_000, "it was waited for until the time was up");
+});
+
+Deno.test("A gateway says in its answer, and not in its stderr, that a kernel is gone", async () => {
+  await using own = await TestGateway.start();
+  const { url, token } = own.gateway;
+  const channels = new URL(`api/kernels/${crypto.randomUUID()}/channels`, url);
+
+  const response = await fetch(channels, { headers: { Authorization: `token ${token}` } });
+
+  assertEquals(response.status, 404);
+  assertStringIncludes(await response.text(), "404: Not Found");
 });
 
 Deno.test("A kernel that ends as it starts is started again", async () => {

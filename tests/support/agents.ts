@@ -48,6 +48,8 @@ export interface Agent {
   readonly shownWithImage?: Shown;
   /** Whether it can be talked to after it was interrupted. */
   readonly goesOn: boolean;
+  /** Whether it answers questions of MCP servers itself, with no. */
+  readonly refuses?: boolean;
 }
 
 /** The environment of a program: a home of its own, and the programs of this machine. */
@@ -127,6 +129,7 @@ const codex: Agent = {
   ),
   shown: (text) => new RegExp(`^Wall time: [0-9.]+ seconds\nOutput:${RegExp.escape(text)}$`),
   goesOn: true,
+  refuses: true,
   start: async (command, place) => {
     const { home, workspace: cwd, model, ipybox } = place;
     await Deno.mkdir(`${home}/.codex`);
