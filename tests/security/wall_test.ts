@@ -62,11 +62,13 @@ const KEPT = [
 ].filter((path) => isInside(path, "/tmp")).map((path) => `'${path}'`).join(" ");
 
 /**
- * Runs the probes where `/tmp` and `/run` are folders of their own, with the folder that sandboxes
- * share, and in a network of their own: others here may connect to the same socket without a path.
+ * Runs the probes where `/tmp`, `/run` and `/dev/shm` are folders of their own, with the folder that
+ * sandboxes share, and in a network of their own: others here may connect to the same socket without
+ * a path.
  */
 const IN_OWN_TMP = `
 ip link set lo up
+mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mount -t tmpfs -o mode=1777 tmpfs /run
 for path in ${KEPT}; do
   mkdir -p "/run/kept$path"
