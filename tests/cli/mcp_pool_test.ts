@@ -119,8 +119,7 @@ Deno.test("ipybox mcp --http --pool hands out sessions that run already, each to
 Deno.test("The first session that is ready is handed out, though its Python was built for it", async () => {
   await using workspace = await workspaceWithServer();
   await using cache = await TempCache.create();
-  const pythons = `${cache.path}/ipybox/python`;
-  await Deno.mkdir(pythons, { recursive: true });
+  const pythons = await cache.pythons();
   const build = await lockBuilds(pythons, {}); // by another process
   const options = { cache, env: { IPYBOX_PYTHON: "" } };
   await using pool = await PoolServer.startIn(options, workspace.path, ...POOL);

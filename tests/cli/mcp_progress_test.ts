@@ -220,9 +220,7 @@ Deno.test("ipybox mcp tells its client what it waits for from the beginning", as
 
   await t.step("the set-up of Python", async () => {
     await using cache = await TempCache.create();
-    const pythons = `${cache.path}/ipybox/python`;
-    await Deno.mkdir(pythons, { recursive: true });
-    using _build = await lockBuilds(pythons, {}); // by another process, so that nothing is built here
+    using _build = await lockBuilds(await cache.pythons(), {}); // by another process, so that nothing is built here
     await told(/^Setting up Python: ./, { IPYBOX_PYTHON: "", ...cache.env });
   });
 });
@@ -234,8 +232,7 @@ async function slowPython(): Promise<TempCache> {
   await Deno.writeTextFile(executable, `#!/bin/sh\nsleep 1\nexec ${testPython()} "$@"\n`, {
     mode: 0o755,
   });
-  const pythons = `${cache.path}/ipybox/python`;
-  await Deno.mkdir(pythons, { recursive: true });
-  await writeMarker(kernelRecipe(), pythons, { ...await testInterpreter(), executable });
+  const interpreter = { ...await testInterpreter(), executable };
+  await writeMarker(kernelRecipe(), await cache.pythons(), interpreter);
   return cache;
 }

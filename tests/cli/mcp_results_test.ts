@@ -100,7 +100,7 @@ Deno.test("execute_ipython_cell reports how a cell ended", async (t) => {
     const { content, text } = await execute(`${DRAW}
 display(Image(png(40, 30)))
 display(Image(png(2400, 1200)))
-display(Image(png(5000, 5000, noise=False)))`);
+display(Image(png(9000, 9000, noise=False)))`);
     const images = content.filter((block) => block.type === "image").map(({ mimeType, data }) => {
       const bytes = Uint8Array.fromBase64(String(data));
       return { mimeType, bytes: bytes.length, size: imageSize(bytes) };

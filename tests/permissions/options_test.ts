@@ -69,28 +69,22 @@ function grantedOf(machine: Machine, needs: Row["needs"]): (Permission | string)
 }
 
 /** A server that a program may start by a name. */
-function server(more: object = {}): object {
-  return { ...rawServer(), command: "deno", ...more };
-}
-
-/** A server with one tool, by the tool. */
-function serverOf(tool: string, params: object): string {
-  return JSON.stringify({ [tool]: params });
+function server(more: object = {}): string {
+  return JSON.stringify({ ...rawServer(), command: "deno", ...more });
 }
 
 Deno.test("registerServer() also takes everything, and then writes stubs", async () => {
   await using machine = await Machine.create();
   const { code, stdout, stderr } = await machine.run(["--allow-all"], {
     script,
-    args: ["register", serverOf("echo", server())],
+    args: ["register", server(), "echo"],
   });
-  assertEquals({ code, stdout }, { code: 0, stdout: "mcptools.echos.echo\n" }, stderr);
+  assertEquals({ code, stdout }, { code: 0, stdout: "mcptools.own.echo\n" }, stderr);
   await Deno.lstat(`${machine.workspace}/ipybox_runtime/__init__.pyi`);
 });
 
-Deno.test("a remote server needs its host, a variable in its parameters env of its name, and a folder below the workspace /bin/sh", async (t) => {
+Deno.test("a remote server needs its host", async (t) => {
   await using machine = await Machine.create();
-  await Deno.mkdir(`${machine.workspace}/.ipybox/below`, { recursive: true });
   const mcp = createMcpHandler(() => {
     const server = new McpServer({ name: "far", version: "1" });
     server.registerTool("far", {}, () => ({ content: [] }));
@@ -100,28 +94,11 @@ Deno.test("a remote server needs its host, a variable in its parameters env of i
   const { signal } = ending;
   const listen = { hostname: "127.0.0.1", port: 0, signal, onListen() {} };
   await using http = Deno.serve(listen, (request) => mcp.fetch(request));
-  const servers = {
-    far: { url: `http://localhost:${http.addr.port}/mcp` },
-    echo: server({ env: { OWN: "${OWN_TOKEN}" } }),
-    attempt: { command: machine.python, args: [prober], cwd: ".ipybox/below" },
-  };
-  const common = { script, args: ["register", JSON.stringify(servers)], env: { OWN_TOKEN: "x" } };
-  await t.step("with what they name", async () => {
-    const granted = grantedOf(machine, [
-      ["--allow-net", "localhost"],
-      ["--allow-env", "OWN_TOKEN"],
-      ["--allow-run", "/bin/sh"],
-    ]);
-    const { code, stdout, stderr } = await machine.run(granted, common);
-    const names = "mcptools.fars.far\nmcptools.echos.echo\nmcptools.attempts.attempt\n";
-    assertEquals({ code, stdout }, { code: 0, stdout: names }, stderr);
-  });
-  await t.step("without any", async () => {
-    const { code, stdout, stderr } = await machine.run(grantedOf(machine, []), common);
-    assertEquals({ code, stdout }, { code: 1, stdout: "" }, stderr);
-    for (const said of ['net access to "localhost', "OWN_TOKEN", "/bin/sh"]) {
-      assertStringIncludes(stderr, said);
-    }
+  await checkRow(t, machine, {
+    args: ["register", `http://localhost:${http.addr.port}/mcp`, "far"],
+    needs: [["--allow-net", "localhost"]],
+    prints: "mcptools.own.far",
+    missed: { "--allow-net=localhost": 'net access to "localhost' },
   });
   ending.abort(); // a stream of events has no end of its own
 });
@@ -132,7 +109,7 @@ Deno.test("a login needs the folder of logins, and where that is", async (t) => 
   await using servers = OAuthServers.start();
   const state = `${home.path}/ipybox`;
   await checkRow(t, machine, {
-    args: ["register", serverOf("echo", { url: servers.url })],
+    args: ["register", servers.url, "echo"],
     needs: [
       ["--allow-env", "HOME"],
       ["--allow-env", "XDG_STATE_HOME"],
@@ -140,7 +117,7 @@ Deno.test("a login needs the folder of logins, and where that is", async (t) => 
       ["--allow-write", state],
     ],
     env: { XDG_STATE_HOME: home.path },
-    prints: "mcptools.echos.echo",
+    prints: "mcptools.own.echo",
     missed: {
       "--allow-env=XDG_STATE_HOME": "which cannot be stored: allow reading HOME and XDG_STATE_HOME",
       [`--allow-read=${state}`]: "and reading and writing ~/.local/state/ipybox",
@@ -148,10 +125,33 @@ Deno.test("a login needs the folder of logins, and where that is", async (t) => 
   });
 });
 
-Deno.test("a Python of one's own needs run of it, installPackages() also files, variables and uv, and names what it lacks", async (t) => {
+Deno.test("a variable in a server's parameters needs env of its name", async (t) => {
+  await using machine = await Machine.create();
+  await checkRow(t, machine, {
+    args: ["register", server({ env: { OWN: "${OWN_TOKEN}" } }), "echo"],
+    needs: [["--allow-env", "OWN_TOKEN"]],
+    env: { OWN_TOKEN: "x" },
+    prints: "mcptools.own.echo",
+    missed: { "--allow-env=OWN_TOKEN": "OWN_TOKEN" },
+  });
+});
+
+Deno.test("a server's folder below the workspace needs /bin/sh", async (t) => {
+  await using machine = await Machine.create();
+  await Deno.mkdir(`${machine.workspace}/.ipybox/below`, { recursive: true });
+  const params = { command: machine.python, args: [prober], cwd: ".ipybox/below" };
+  await checkRow(t, machine, {
+    args: ["register", JSON.stringify(params), "attempt"],
+    needs: [["--allow-run", "/bin/sh"]],
+    prints: "mcptools.own.attempt",
+    missed: { "--allow-run=/bin/sh": "/bin/sh" },
+  });
+});
+
+Deno.test("installPackages() needs files, variables and uv, and names what it lacks", async (t) => {
   await using machine = await Machine.create();
   await using wheels = await TempFolder.create();
-  const files = { "own.py": "VALUE = 43" };
+  const files = { "own.py": "VALUE = 42" };
   await makeWheels(wheels.path, [{ name: "own", files }, { name: "second" }]);
   // The sandbox of an installer shows only what is installed, not a link to it.
   const bin = `${await Deno.realPath(`${machine.cache}/ipybox/python/tests`)}/bin`;
@@ -165,15 +165,14 @@ Deno.test("a Python of one's own needs run of it, installPackages() also files, 
       ["--allow-run", python],
       ["--allow-run", uv],
     ],
-    prints: "42\n43",
-    missed: { [`--allow-run=${python}`]: `run access to "${python}"` },
+    prints: "42",
+    missed: {},
   } as const;
   const env = { PIP_NO_INDEX: "1", PIP_FIND_LINKS: wheels.path };
   await checkRow(t, machine, { ...row, env });
-  await t.step("with run of Python only", async () => {
-    const granted = grantedOf(machine, [["--allow-run", python]]);
-    const { code, stdout, stderr } = await machine.run(granted, { script, args: row.args, env });
-    assertEquals({ code, stdout }, { code: 1, stdout: "42\n" }, stderr);
+  await t.step("without files and variables", async () => {
+    const granted = grantedOf(machine, row.needs.filter(([, value]) => value !== undefined));
+    const { stderr } = await machine.run(granted, { script, args: row.args, env });
     const lacks = "the program runs without --allow-read and --allow-write and --allow-env";
     assertStringIncludes(stderr, lacks);
   });
@@ -191,6 +190,17 @@ Deno.test("a Python of one's own needs run of it, installPackages() also files, 
       env: { PIP_INDEX_URL: "http://localhost:59999/simple" },
     });
     assertStringIncludes(stderr, 'net access to "localhost:59999"');
+  });
+});
+
+Deno.test("a Python of one's own needs run of it", async (t) => {
+  await using machine = await Machine.create();
+  const own = await Deno.realPath(`${machine.cache}/ipybox/python/tests`);
+  await checkRow(t, machine, {
+    args: ["python", `${own}/bin/python`],
+    needs: [["--allow-run", `${own}/bin/python`]],
+    prints: "42",
+    missed: { [`--allow-run=${own}/bin/python`]: `run access to "${own}/bin/python"` },
   });
 });
 
@@ -223,7 +233,7 @@ Deno.test("servers and calls need no more, permanent decisions the state folder;
   await using machine = await Machine.create();
   await using home = await TempFolder.create();
   const state = `${home.path}/ipybox`;
-  const args = ["decide", JSON.stringify(server()), "echo"];
+  const args = ["decide", server(), "echo"];
   const env = { XDG_STATE_HOME: home.path };
   const log = `${machine.workspace}/.ipybox/audit.jsonl`;
   await t.step("without it", async () => {

@@ -43,7 +43,7 @@ import {
 import { cpuMs } from "../support/stalls.ts";
 
 /** How long each parser is fed. */
-const BUDGET_MS = Number(Deno.env.get("IPYBOX_FUZZ_SECONDS") ?? 0.1) * 1000;
+const BUDGET_MS = Number(Deno.env.get("IPYBOX_FUZZ_SECONDS") ?? 0.15) * 1000;
 /** No single input of at most {@linkcode MAX_BYTES} takes longer, also where others use the machine. */
 const MAX_MS = 1000;
 const MAX_BYTES = 2 ** 17;

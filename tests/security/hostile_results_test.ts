@@ -75,10 +75,10 @@ Deno.test("no result that fast-check finds breaks a module", async () => {
       fc.dictionary(name, tie("value"), { maxKeys: 6 }),
     ),
   }));
-  const { modules, problems, canary } = await inspect(fc.sample(value, 150));
+  const { modules, problems, canary } = await inspect(fc.sample(value, 300));
   assertEquals(problems, []);
   assertFalse(canary);
-  assertEquals(modules, 151);
+  assertEquals(modules, 301);
 });
 
 async function startRunner(workspace: string): Promise<ToolRunner> {

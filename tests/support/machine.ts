@@ -4,11 +4,10 @@
  * @module
  */
 import { fileURLToPath } from "node:url";
-import { findPython } from "../../src/python/environment.ts";
 import { kernelRecipe, writeMarker } from "../../src/python/managed.ts";
 import type { ProgramEnd } from "../../src/process/run_program.ts";
 import { runProgram } from "./program.ts";
-import { testPython } from "./python.ts";
+import { testInterpreter } from "./python.ts";
 import { denoDirectory } from "./temp_cache.ts";
 import { TempFolder } from "./temp_folder.ts";
 
@@ -43,11 +42,10 @@ export class Machine implements AsyncDisposable {
     const cache = parts.use(await TempFolder.create());
     const environments = `${cache.path}/ipybox/python`;
     await Deno.mkdir(environments, { recursive: true });
-    const { managed: _, ...found } = await findPython({ python: testPython() });
-    await Deno.symlink(found.prefix, `${environments}/tests`);
+    const interpreter = await testInterpreter();
+    await Deno.symlink(interpreter.prefix, `${environments}/tests`);
     const python = `${environments}/tests/bin/python`;
-    const interpreter = { ...found, executable: python, makesEnvironments: true, missing: {} };
-    await writeMarker(kernelRecipe(), environments, interpreter);
+    await writeMarker(kernelRecipe(), environments, { ...interpreter, executable: python });
     const denoDir = await denoDirectory();
     // Deno is installed here, unlike where `npx` runs the tests: nothing is run from its folders.
     const programs = parts.use(await TempFolder.create());

@@ -20,6 +20,13 @@ export class TempCache implements AsyncDisposable {
     return new TempCache(await TempFolder.create(), denoDir);
   }
 
+  /** Makes the folder of Python environments in it, which has none yet. */
+  async pythons(): Promise<string> {
+    const folder = `${this.path}/ipybox/python`;
+    await Deno.mkdir(folder, { recursive: true });
+    return folder;
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#folder[Symbol.asyncDispose]();
   }
