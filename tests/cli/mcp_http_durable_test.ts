@@ -151,23 +151,21 @@ Deno.test("ipybox mcp --http --durable: sessions outlive the server", async (t) 
     assertStringIncludes((await newer.call(CELL, { code: "y", session })).text, "is no session");
   });
 
-  await step(
-    "a session of another token is one that there is not",
-    async () => {
-      const unknown = await scene.ask(BOB, crypto.randomUUID());
-      assertEquals(unknown[0], 404);
-      assertEquals(await scene.ask(BOB, id), unknown);
-      assertEquals(await scene.ask(BOB, id, "DELETE"), unknown);
-      const files = new URL(`/sessions/${id}/files/kept`, scene.server.address.url);
-      const headers = { authorization: `Bearer ${BOB}` };
-      assertEquals(await (await fetch(files, { headers })).json(), {
-        jsonrpc: "2.0",
-        error: { code: -32600, message: "No such session" },
-        id: null,
-      });
-      assertEquals((await scene.ask(ALICE, id))[0], 200);
-    },
-  );
+  await step("a session of another token is one that there is not", async () => {
+    await scene.restart();
+    const unknown = await scene.ask(BOB, crypto.randomUUID());
+    assertEquals(unknown[0], 404);
+    assertEquals(await scene.ask(BOB, id), unknown);
+    assertEquals(await scene.ask(BOB, id, "DELETE"), unknown);
+    const files = new URL(`/sessions/${id}/files/kept`, scene.server.address.url);
+    const headers = { authorization: `Bearer ${BOB}` };
+    assertEquals(await (await fetch(files, { headers })).json(), {
+      jsonrpc: "2.0",
+      error: { code: -32600, message: "No such session" },
+      id: null,
+    });
+    assertEquals((await scene.ask(ALICE, id))[0], 200);
+  });
 
   await step("those that no client has asked for yet count, until they have ended", async () => {
     const second = await scene.join(ALICE);

@@ -446,7 +446,7 @@ Deno.test("ipybox repl takes the terminal again after Ctrl-Z and fg, ends with i
 });
 
 Deno.test("ipybox repl colors code that is typed, and tracebacks, which are never bold", async () => {
-  await using home = await Home.create();
+  await using home = await Home.withServer();
   const script: readonly Typing[] = [
     ["In [1]: ", "s = '日本\x1b[D\x1b[D\x1b[C本\x05'; l"],
     ["l", "en(s)\r"],
@@ -461,7 +461,7 @@ Deno.test("ipybox repl colors code that is typed, and tracebacks, which are neve
   const prompt = "\x1b[1;32mIn [1]: \x1b[0m";
   const string = "\x1b[32m'日本本'\x1b[0m";
   assertStringIncludes(output, `${prompt}s = ${string}; len(s)`);
-  assertMatch(output, /^ipybox in \S+ · sandbox off · [\w ]+ · :help\r?\n/); // without colors
+  assertMatch(output, /^ipybox in \S+ · sandbox off · 1 server · :help\r?\n/); // without colors
   assertMatch(output, /Out\[1\]:\S+ 3\n/);
   const rows = ["36mCell In[3], line 1", "32m----> 1 raise Allow('?')", "31mAllow: ?"];
   for (const row of rows) assertStringIncludes(output, `\x1b[${row}\x1b[0m`);
