@@ -116,22 +116,13 @@ export async function readInFolder(folder: string, name: string): Promise<string
 }
 
 /** Replaces a text file in a folder that code may write to, as {@linkcode replaceFile} does. */
-export async function replaceHostileFile(
-  path: string,
-  text: string,
-  options?: ReplaceOptions,
-): Promise<void> {
+export async function replaceHostileFile(path: string, text: string): Promise<void> {
   using folder = PinnedFolder.open(dirname(path));
-  await replaceFile(join(folder.path, basename(path)), text, 0o600, options).catch(
+  await replaceFile(join(folder.path, basename(path)), text).catch(
     (error: unknown) => {
       throw folder.named(error);
     },
   );
-}
-
-interface ReplaceOptions {
-  /** Whether the text must be there after a power cut, as by default. */
-  readonly sync?: boolean;
 }
 
 /** Replaces a text file atomically. If that fails, nothing is left behind. */
@@ -139,7 +130,6 @@ export async function replaceFile(
   path: string,
   text: string,
   mode = 0o600,
-  { sync = true }: ReplaceOptions = {},
 ): Promise<void> {
   const temporary = join(dirname(path), `.${crypto.randomUUID()}.tmp`);
   try {
@@ -147,7 +137,7 @@ export async function replaceFile(
     using file = await Deno.open(temporary, { write: true, createNew: true, mode });
     let bytes = new TextEncoder().encode(text);
     while (bytes.length > 0) bytes = bytes.subarray(await file.write(bytes));
-    if (sync) await file.sync();
+    await file.sync();
     await Deno.rename(temporary, path); // replaces even a link
   } catch (error) {
     await Deno.remove(temporary).catch(() => {}); // it may not have been created
@@ -155,9 +145,12 @@ export async function replaceFile(
   }
 }
 
-/** Opens a file for reading and appending. If it is missing, creates it for its owner only. */
-export async function openPlainFile(path: string): Promise<Deno.FsFile> {
-  const options = { read: true, append: true };
+/** Opens a file for reading and appending or writing. If it is missing, creates it for its owner only. */
+export async function openPlainFile(
+  path: string,
+  how: "append" | "write" = "append",
+): Promise<Deno.FsFile> {
+  const options = { read: true, [how]: true };
   for (;;) {
     const present = await openIfPresent(path, options);
     if (present !== undefined) return present;
@@ -172,7 +165,7 @@ export async function openPlainFile(path: string): Promise<Deno.FsFile> {
 /** Opens a plain file; `undefined` if it does not exist. Throws for anything else. */
 export async function openIfPresent(
   path: string,
-  options: Pick<Deno.OpenOptions, "read" | "append">,
+  options: Pick<Deno.OpenOptions, "read" | "append" | "write">,
 ): Promise<Deno.FsFile | undefined> {
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     const before = await lstatIfPresent(path);

@@ -175,6 +175,7 @@ export class AuditFile implements Disposable {
 
   #close(): void {
     this.#file?.close(); // also releases the lock
+    this.#head[Symbol.dispose](); // whoever moves the log moves its end, too
     this.#file = undefined;
     this.#left = undefined;
   }

@@ -5,7 +5,8 @@
  */
 import { join } from "node:path";
 import type { Logger } from "../../base/log.ts";
-import { readHostileFile, replaceFile } from "../../files/safe.ts";
+import { writeAll } from "../../files/artifact_folder.ts";
+import { openPlainFile, readHostileFile } from "../../files/safe.ts";
 import { isRecord } from "../../json/exact.ts";
 import { parsedJson } from "../../json/plain.ts";
 
@@ -16,10 +17,15 @@ export interface ChainEnd {
   readonly hash: string;
 }
 
+/** More than the longest end, so that each one covers the one before it. */
+const LENGTH = 120;
+
 /** The last line that was written. */
-export class LogHead {
+export class LogHead implements Disposable {
   readonly #path: string;
   readonly #log: Logger | undefined;
+  /** Stays open: each call waits for a write here, which then takes a microsecond. */
+  #file: Deno.FsFile | undefined;
   #failed = false;
 
   /** @param folder The log's folder. */
@@ -40,7 +46,11 @@ export class LogHead {
 
   /** Reads the end that was kept, if any. */
   async read(): Promise<ChainEnd | undefined> {
-    const text = await readHostileFile(this.#path);
+    let text = await readHostileFile(this.#path);
+    for (let before; text !== before;) { // a writer may be in the middle of it
+      before = text;
+      text = await readHostileFile(this.#path);
+    }
     const kept = text === undefined ? undefined : parsedJson(text);
     if (!isRecord(kept)) return undefined;
     const { seq, hash } = kept;
@@ -50,12 +60,19 @@ export class LogHead {
   /** Keeps the end. The log itself is written even if that fails. */
   async keep({ seq, hash }: ChainEnd): Promise<void> {
     try {
-      await replaceFile(this.#path, JSON.stringify({ seq, hash }), 0o600, {
-        sync: false, // calls wait for it, and the log itself is not synced either
-      });
+      this.#file ??= await openPlainFile(this.#path, "write");
+      this.#file.seekSync(0, Deno.SeekMode.Start);
+      const text = JSON.stringify({ seq, hash }).padEnd(LENGTH);
+      writeAll(this.#file, new TextEncoder().encode(`${text}\n`));
     } catch (error) {
       this.#say(error);
     }
+  }
+
+  /** Closes the file. The next end opens it again. */
+  [Symbol.dispose](): void {
+    this.#file?.close();
+    this.#file = undefined;
   }
 
   #say(error: unknown): void {
