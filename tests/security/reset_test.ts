@@ -305,7 +305,7 @@ before = {path: open(path, "rb").read() for path in (source, compiled)}
 def put(path, data):
     fd = os.open(path, os.O_RDWR)
     with mmap.mmap(fd, 0) as mapped:
-        mapped[0]  # reading maps the page writable: the write is no fault, and sets no time
+        bytes(mapped)  # reading maps its pages writable: the write is no fault, and sets no time
         mapped[:len(data)] = data
     os.close(fd)
 def implant():
