@@ -1,3 +1,4 @@
+import { lstatSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import type { Consent, ConsentStore } from "../consents.ts";
@@ -51,7 +52,7 @@ export class ConsentFile implements ConsentStore {
   readonly #log: Logger;
   #folder: string | undefined;
   // Each call looks these up, and the file can have thousands.
-  #lastRead: { readonly text: string; readonly all: readonly Consent[] } | undefined;
+  #lastRead: { readonly version: string; readonly all: readonly Consent[] } | undefined;
 
   private constructor(workspace: string, log: Logger) {
     this.#workspace = workspace;
@@ -103,9 +104,11 @@ export class ConsentFile implements ConsentStore {
     const folder = await this.#find();
     if (folder === undefined) return [];
     const path = pathIn(folder);
-    const text = await readHostileFile(path);
-    if (text === undefined) return [];
-    if (this.#lastRead?.text !== text) this.#lastRead = { text, all: parseConsents(path, text) };
+    const version = versionOf(path); // read first: a change in between counts as another one
+    if (this.#lastRead?.version !== version) {
+      const text = await readHostileFile(path);
+      this.#lastRead = { version, all: text === undefined ? [] : parseConsents(path, text) };
+    }
     return this.#lastRead.all;
   }
 
@@ -129,6 +132,12 @@ export class ConsentFile implements ConsentStore {
 
 function pathIn(folder: string): string {
   return join(folder, "consents.json");
+}
+
+/** What differs once a file is written or replaced. Not awaited, as each call waits for it. */
+function versionOf(path: string): string {
+  const status = lstatSync(path, { bigint: true, throwIfNoEntry: false });
+  return status === undefined ? "" : `${status.ino} ${status.size} ${status.ctimeNs}`;
 }
 
 function parseConsents(path: string, text: string): Consent[] {
