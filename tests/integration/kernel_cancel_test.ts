@@ -96,6 +96,8 @@ Deno.test("A cancelled execution ends and the kernel stays usable", async (t) =>
     const error = await rejection(other.result);
     assertInstanceOf(error, CodeExecutionError);
     assertEquals(error.ename, "KeyboardInterrupt");
+    const innermost = "import sys, traceback; traceback.extract_tb(sys.last_traceback)[-1].name";
+    assertEquals(await kernel.text(innermost), "'<module>'"); // not the kernel's own handler
     await client.interrupt(); // nothing runs, nothing happens
   });
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from . import installers, servers
-from .interrupts import describe
+from .interrupts import describe, hide_handler
 
 #: How libraries report that they cannot allocate memory; a GPU and V8 have their own limits.
 _NO_MEMORY = re.compile(
@@ -54,6 +54,7 @@ def install(shell: Any, installer: Optional[str], sandboxed: bool) -> None:
         reserve.clear()
         error = sys.exc_info()[1]
         describe(error)
+        hide_handler(error)
         servers.name_nearest(error)
         show(*args, **options)
 

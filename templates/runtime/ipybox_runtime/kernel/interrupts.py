@@ -58,6 +58,15 @@ def describe(error: object) -> None:
         pass  # IPython also shows an exception without a message
 
 
+def hide_handler(error: Optional[BaseException]) -> None:
+    """End an interrupt's traceback where its code was: IPython reads the files of all frames."""
+    frames = error.__traceback__ if isinstance(error, KeyboardInterrupt) else None
+    while frames is not None:
+        if frames.tb_next is not None and frames.tb_next.tb_frame.f_code in _HANDLERS:
+            frames.tb_next = None
+        frames = frames.tb_next
+
+
 def _callers_of_code(shell: Any) -> dict[CodeType, _Judge]:
     """Return the callers of executed code that handle its ``KeyboardInterrupt``, and tests for it."""
     kind, kernel = shell.__class__, shell.kernel.__class__
@@ -148,6 +157,9 @@ class _Interrupts:
     def _is_code(self, frame: Optional[FrameType]) -> bool:
         """Whether executed code, or a function that it called, is on top of the stack."""
         return _is_called(frame, self._callers)
+
+
+_HANDLERS = {_Interrupts._interrupt.__code__, _Interrupts._call.__code__}
 
 
 def _is_called(frame: Optional[FrameType], callers: dict[CodeType, _Judge]) -> bool:
