@@ -46,11 +46,12 @@ export class LogHead implements Disposable {
 
   /** Reads the end that was kept, if any. */
   async read(): Promise<ChainEnd | undefined> {
-    let text = await readHostileFile(this.#path);
-    for (let before; text !== before;) { // a writer may be in the middle of it
-      before = text;
-      text = await readHostileFile(this.#path);
-    }
+    let text: string | undefined;
+    let again = await readHostileFile(this.#path);
+    do { // a writer may be in the middle of it
+      text = again;
+      again = await readHostileFile(this.#path);
+    } while (again !== text);
     const kept = text === undefined ? undefined : parsedJson(text);
     if (!isRecord(kept)) return undefined;
     const { seq, hash } = kept;
