@@ -56,8 +56,8 @@ async function farFolders(folder: string): Promise<string[]> {
 async function farSupervisor(folder: string): Promise<number> {
   const pids = await processesWith(folder);
   const parents = await Promise.all(pids.map(async (pid) => {
-    const stat = await Deno.readTextFile(`/proc/${pid}/stat`);
-    return Number(stat.slice(stat.lastIndexOf(")")).split(" ")[2]);
+    const stat = await Deno.readTextFile(`/proc/${pid}/stat`).catch(() => ""); // it has ended
+    return stat === "" ? pid : Number(stat.slice(stat.lastIndexOf(")")).split(" ")[2]);
   }));
   const [supervisor] = parents.filter((pid) => !pids.includes(pid));
   assert(supervisor !== undefined && supervisor > 1, `${pids}`);

@@ -47,6 +47,7 @@ const afterSchema = z.object({
   left_segment: z.boolean(),
   reached: z.array(z.string()),
   slowed: z.boolean(),
+  namespaces: words,
 });
 
 /** A file that the sandbox replaces, and that only root may read. */
@@ -63,8 +64,8 @@ const KEPT = [
 
 /**
  * Runs the probes where `/tmp`, `/run` and `/dev/shm` are folders of their own, with the folder that
- * sandboxes share, and in a network of their own: others here may connect to the same socket without
- * a path.
+ * sandboxes share, and in a network and with shared memory of their own: others here may have the same
+ * sockets without a path, or the same key.
  */
 const IN_OWN_TMP = `
 ip link set lo up
@@ -95,6 +96,7 @@ async function probes(fixture: string, mounts: string): Promise<{
     args: [
       "--mount",
       "--net",
+      "--ipc",
       "--propagation",
       "private",
       "sh",
@@ -126,9 +128,8 @@ for (
   testIf(whyNot === undefined, whyNot ?? "", {
     name: `as ${user}, nothing in a sandbox reaches around its namespaces`,
     fn: async (t) => {
-      const { reports, after } = await probes(fixture, mounts);
+      const { reports, after: { namespaces: host, ...after } } = await probes(fixture, mounts);
       assertEquals(Object.keys(reports), SANDBOXES);
-      const host = await hostNamespaces();
       for (const [sandbox, report] of Object.entries(reports)) {
         await t.step(`${sandbox}: namespaces and memory are its own`, () => {
           for (const [kind, namespace] of Object.entries(report.namespaces)) {
@@ -205,12 +206,6 @@ for (
       });
     },
   });
-}
-
-async function hostNamespaces(): Promise<Record<string, string>> {
-  const kinds = ["ipc", "uts", "cgroup"];
-  const links = await Promise.all(kinds.map((kind) => Deno.readLink(`/proc/self/ns/${kind}`)));
-  return Object.fromEntries(kinds.map((kind, i) => [kind, links[i] ?? ""]));
 }
 
 testIf(linux, "elsewhere the sandbox has no namespaces", {
