@@ -118,19 +118,13 @@ export async function readInFolder(folder: string, name: string): Promise<string
 /** Replaces a text file in a folder that code may write to, as {@linkcode replaceFile} does. */
 export async function replaceHostileFile(path: string, text: string): Promise<void> {
   using folder = PinnedFolder.open(dirname(path));
-  await replaceFile(join(folder.path, basename(path)), text).catch(
-    (error: unknown) => {
-      throw folder.named(error);
-    },
-  );
+  await replaceFile(join(folder.path, basename(path)), text).catch((error: unknown) => {
+    throw folder.named(error);
+  });
 }
 
 /** Replaces a text file atomically. If that fails, nothing is left behind. */
-export async function replaceFile(
-  path: string,
-  text: string,
-  mode = 0o600,
-): Promise<void> {
+export async function replaceFile(path: string, text: string, mode = 0o600): Promise<void> {
   const temporary = join(dirname(path), `.${crypto.randomUUID()}.tmp`);
   try {
     // createNew fails if anything exists already, even a link.
@@ -145,7 +139,7 @@ export async function replaceFile(
   }
 }
 
-/** Opens a file for reading and appending or writing. If it is missing, creates it for its owner only. */
+/** Opens a file for reading and for changes. If it is missing, creates it for its owner only. */
 export async function openPlainFile(
   path: string,
   how: "append" | "write" = "append",
